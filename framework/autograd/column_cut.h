@@ -1,7 +1,7 @@
-// Which columns of an activation a rank of VisitGroups::tensor has, where it
-// has some of them: between a product whose rows of weights are cut and one
-// whose columns are. What goes by the number of a column in the whole, as a
-// mask that all ranks draw together, asks Tape::columns.
+// Which columns of an activation a rank of VisitGroups::tensor has, if it has
+// only some: between a product whose rows of weights are cut and one whose
+// columns are. Ops that need a column's number in the whole, such as a mask
+// that all ranks draw alike, ask Tape::columns.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace delink {
 
-// Of one of the matrices that are stacked in a product, of `of` columns from
-// number `matrix` of the whole on, columns [first, first + count).
+// Columns [first, first + count) of one of the matrices that are stacked in a
+// product. The matrix has `of` columns; its first is column `matrix` of the
+// whole.
 struct ColumnPiece {
   int64_t matrix = 0;
   int64_t of = 0;
@@ -18,7 +19,7 @@ struct ColumnPiece {
   int64_t count = 0;
 };
 
-// The pieces that are here, one behind the other.
+// The pieces that this rank has, in order.
 struct ColumnCut {
   std::vector<ColumnPiece> pieces;
 

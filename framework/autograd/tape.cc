@@ -7,7 +7,7 @@
 namespace delink {
 namespace {
 
-// What has as many tokens as the layer's input has a rank's own alone.
+// An input with as many tokens as the layer's has only the rank's own.
 void CheckRows(const OpRecord& op, const Shape& own) {
   for (const Var& x : op.inputs) {
     const Shape& shape = x.shape();
@@ -70,7 +70,7 @@ Var Tape::Overwrite(Var x) {
 }
 
 Var Tape::Alias(Var x) {
-  // Where x is made again this is, too, by the same op.
+  // If x is made again, so is this, by the same op.
   const Node node = nodes_[x.id_];
   nodes_.push_back(
       {.value = node.value, .block = node.block, .remaker = node.remaker});
@@ -173,7 +173,7 @@ void Tape::RunBackwardWeight() {
   DELINK_CHECK(phase_ == Phase::kBackwardInput) << "there was no first half";
   phase_ = Phase::kBackwardWeight;
   memory_->Begin(Phase::kBackwardWeight);
-  // What the first half has made again was in its workspace.
+  // Values that the first half made again were in its workspace.
   for (Node& node : nodes_) node.remade = false;
   Backward backward(*this);
   for (auto op = ops_.rbegin(); op != ops_.rend(); ++op) {
@@ -212,17 +212,17 @@ void Tape::RunInputs(Phase phase, Var y, const Tensor& dy, Var x,
   }
 }
 
-// An op none of whose outputs has a gradient has nothing to say, unless it has
-// no outputs' gradient to wait for (a loss: its closures need none).
+// Whether an output of the op has a gradient. An op without outputs is always
+// ready (a loss: its closures need none).
 bool Tape::IsReady(const OpRecord& op) const {
   bool ready = op.outputs.empty();
   for (const Var& y : op.outputs) ready = ready || nodes_[y.id_].grad >= 0;
   return ready;
 }
 
-// `whole`: weight closure included; else what that reads is kept for it. Others
-// who hold the same memory then part from it before they change it, as they do
-// from each other.
+// `whole`: with the weight closure; else the gradients that it reads are kept.
+// Other holders of their memory then part from it before they change it, as
+// they always do.
 void Tape::RunOp(const OpRecord& op, bool whole, Backward& backward) {
   if (!IsReady(op)) return;
   const bool keep = !whole && op.weight;

@@ -18,15 +18,15 @@
 //     return y;
 //   }
 //
-// Rules of the game
-// - Backward may read the values of what was saved only: all else is gone by
-//   then. It asks Vars for them when it runs; they may have moved.
-// - Gradients of activations are written whole (`=`) into NewGrad; the tape
-//   adds contributions up. Gradients of parameters are the weight closure's
-//   business (framework/module/param.h: `=` the first time, then `+=`).
-// - The weight closure may run long after the input closure, when other visits
-//   have been at work in the same scratch memory. The one hands nothing to the
-//   other; both read what was saved and the gradients of the op's outputs.
+// Rules
+// - Backward may read only saved values; all others are gone by then. It asks
+//   Vars for them when it runs, because they may have moved.
+// - Closures write gradients of activations whole (`=`) into NewGrad; the tape
+//   adds up contributions. The weight closure writes gradients of parameters
+//   (framework/module/param.h: `=` the first time, then `+=`).
+// - The weight closure may run long after the input closure, after other visits
+//   have used the same scratch memory. So neither hands anything to the other;
+//   both read saved values and the gradients of the op's outputs.
 // - An op asks for memory in an order that depends on shapes only.
 // - Nothing here waits for the device.
 #pragma once
@@ -78,24 +78,24 @@ struct OpRecord {
   const char* name = "";
   std::vector<Var> inputs;
   std::vector<Var> outputs;
-  // What closures read, among inputs, outputs and tape.Output(...)s: the weight
-  // closure alone, and any of those below.
+  // The inputs, outputs and tape.Output(...)s that closures read: those that
+  // only the weight closure reads, and those that any closure below reads.
   std::vector<Var> weight_saves, saves;
-  // Each token of the outputs is made of the same token of the inputs, and of
-  // what a state knows of those before (Tape::State). A layer of such ops alone
-  // generates token by token; any other is computed from the first token on.
+  // Each token of the outputs depends only on the same token of the inputs, and
+  // on what a state keeps of earlier ones (Tape::State). A layer generates
+  // token by token if all of its ops are such; else all tokens are computed.
   bool by_token = false;
-  // Columns of the outputs are made of all of the inputs, as by a product of
-  // matrices. Else, of inputs of which a rank has some (Tape::columns), outputs
-  // of as many columns have the same ones, and outputs of as many as the first
-  // of stacked matrices has those of it.
+  // Columns of the outputs depend on all columns of the inputs, as in a matrix
+  // product. If not, and a rank has only some columns of an input
+  // (Tape::columns), an output with as many columns has the same ones; an
+  // output with as many as the first of stacked matrices has that matrix's.
   bool mixes_columns = false;
   std::function<void(Backward&)> input;   // gradients of inputs
   std::function<void(Backward&)> weight;  // gradients of parameters
-  // Writes the value of the only output once more, with the same bits (or those
-  // that the op says it may have), from `saves`. For what is cheap beside a
-  // matrix product: where others save that output it is not kept, but made
-  // again when backward first reads it.
+  // Computes the value of the only output again from `saves`, with the same
+  // bits (or others that the op permits). For ops that are cheap beside a
+  // matrix product: an output that others save is then not kept, but made again
+  // when backward first reads it.
   std::function<void(Backward&, const Tensor& y)> remake;
   double flops = 0;           // of forward
   double backward_flops = 0;  // of both closures
@@ -109,8 +109,8 @@ class VisitState {
   virtual ~VisitState() = default;
 };
 
-// Those of a layer, in the order in which its modules ask for them. Owned by
-// whoever drives the visits.
+// The states of a layer, in the order in which its modules ask for them. Owned
+// by the caller that drives the visits.
 struct VisitStates {
   int64_t positions = 0;  // the most tokens that the sequence may have
   std::vector<std::unique_ptr<VisitState>> made;
@@ -120,42 +120,42 @@ struct VisitStates {
 struct LossRecord {
   double loss_sum = 0;  // over the counted targets, in nats
   int64_t tokens = 0;   // counted targets
-  double z_sum = 0;     // of the z-loss, which loss_sum is without
+  double z_sum = 0;     // of the z-loss, which is not in loss_sum
 };
 
 // What the executor gives a visit. Pointers are device memory unless said
 // otherwise; they outlive the visit.
 struct VisitInputs {
   bool training = true;              // dropout is on
-  bool deterministic = true;         // false: kernels that are faster so may
-                                     // have other bits each time
-  bool remake = true;                // false: what OpRecord::remake could make
-                                     // again is kept
+  bool deterministic = true;         // false: faster kernels, whose results
+                                     // may have other bits each time
+  bool remake = true;                // false: keeps values that
+                                     // OpRecord::remake could make again
   const RngKey* step_key = nullptr;  // folds (seed, step)
   const int64_t* samples = nullptr;  // [B] global sample numbers
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted
   LossRecord* loss = nullptr;        // added to by the loss
-  // [B, T]: the position of each token, where that is not first_position + t:
-  // where rows hold several documents its place in its own, and of each part of
-  // a visit (VisitGroups).
+  // [B, T]: the position of each token: its place in its document if rows hold
+  // several, else in its row. Null: first_position + t, if rows are whole and
+  // have one document.
   const int32_t* positions = nullptr;
   int64_t first_position = 0;  // of token 0 (generation)
-  // Where rows hold several documents: the place of each in its own, [B, T], of
-  // all tokens of the row, also those that other ranks of the context have.
+  // [B, T], if rows hold several documents: the place of each token in its
+  // document, for all tokens of the row, also those of other context ranks.
   // Null: a row is one document.
   const int32_t* documents = nullptr;
-  // [T]: where in its row each token of this rank stands, where that is not
+  // [T]: the place of each token of this rank in its row, if that is not
   // first_position + t (VisitGroups::context).
   const int32_t* places = nullptr;
-  // B, where an activation may be a part of [B, T] tokens
+  // B, because an activation may hold only a part of the [B, T] tokens
   // (VisitGroups::sequence).
   int64_t sequences = 0;
-  // Of generation token by token: the visit has only the tokens from
+  // For generation token by token: the visit has only the tokens from
   // first_position on. A host object; null: the visit has all tokens.
   VisitStates* states = nullptr;
 };
 
-// y[n] += x[n]; y may be x. Supplied by whoever knows the kernels.
+// y[n] += x[n]; y may be x. Supplied by code that knows the kernels.
 using AccumulateFn = void (*)(Device& device, Stream& stream, DType dtype,
                               void* y, const void* x, int64_t n);
 
@@ -171,31 +171,31 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  // ---- for those who drive a visit -------------------------------------
+  // ---- for code that drives a visit ------------------------------------
   // Starts a forward: forgets everything before it. `phase` is kEval, kForward
   // or kRecord.
   void BeginForward(Phase phase, const VisitInputs& inputs);
   // A value that lives outside the visit: the layer's input.
   Var Input(const Tensor& value, bool needs_grad);
-  // Ends forward: `y` is the layer's output. With `boundary` defined, its value
-  // is there on return.
+  // Ends forward: `y` is the layer's output. If `boundary` is defined, it has
+  // the value of `y` on return.
   void Finish(Var y, const Tensor& boundary);
   // Runs the ops backwards from dL/dy, which on return may have been
   // overwritten. For a loss, `dy` is not defined. If `x` needs a gradient it is
   // in `dx` on return; dx may be the memory of dy.
   void RunBackward(Var y, const Tensor& dy, Var x, const Tensor& dx);
-  // The same, bit for bit, in two halves. The first gives `dx` and keeps the
+  // The same, bit for bit, in two halves. The first computes `dx` and keeps the
   // gradients that weight closures read; parameters may be bound without
-  // gradients. The second, which may come at any time after it, gives the
-  // gradients of parameters: it needs what forward has saved (the layer's input
-  // with it), what the first half has kept, and the weights.
+  // gradients. The second may run at any later time. It computes the gradients
+  // of parameters from what forward has saved (including the layer's input),
+  // what the first half has kept, and the weights.
   void RunBackwardInput(Var y, const Tensor& dy, Var x, const Tensor& dx);
   void RunBackwardWeight();
 
   double flops() const { return flops_; }
   double backward_flops() const { return backward_flops_; }
   double weight_flops() const { return weight_flops_; }
-  // Whether all ops of the forward say so (OpRecord::by_token).
+  // Whether all ops of the forward are OpRecord::by_token.
   bool by_token() const { return by_token_; }
 
   // ---- for ops -----------------------------------------------------------
@@ -205,8 +205,8 @@ class Tape {
   const VisitGroups& groups() const { return env_.groups; }
   // The tokens of the visit, of all ranks of groups().tensor together.
   int64_t tokens() const;
-  // Which columns of `x` are here, null where all are; and what says so, of the
-  // output of a product of which a rank of groups().tensor has some.
+  // Which columns of `x` this rank has; null: all. SetColumns says so for the
+  // output of a product, if a rank of groups().tensor has only some of them.
   const ColumnCut* columns(Var x) const { return nodes_[x.id_].columns.get(); }
   void SetColumns(Var y, ColumnCut columns);
   // Whether a backward will follow.
@@ -214,15 +214,15 @@ class Tape {
   // A new value, not initialised. It needs a gradient if an input of the op
   // that records it does.
   Var Output(const Shape& shape, DType dtype);
-  // A new value in the memory of `x`, for an op that overwrites it: the output
-  // of an op that nobody saves, now or later, or reads any more.
+  // A new value in the memory of `x`, for an op that overwrites it. `x` must be
+  // an op's output that nobody saves, now or later, or reads again.
   Var Overwrite(Var x);
-  // A new value in the memory of `x`, for an op that hands it on as it is.
+  // A new value in the memory of `x`, for an op that passes it on unchanged.
   Var Alias(Var x);
   // Memory for the op under way only.
   Tensor Scratch(const Shape& shape, DType dtype);
-  // For a module that keeps a state, where inputs().states is given: the one
-  // that it got at this call of the visit before, at first a new S(args...).
+  // The state of a module that keeps one, if inputs().states is given: the one
+  // that this call returned in the visit before, at first a new S(args...).
   // Modules ask in the same order at every visit.
   template <typename S, typename... Args>
   S& State(Args&&... args) {
@@ -284,7 +284,7 @@ class Tape {
   size_t states_asked_ = 0;
 };
 
-// What closures see of a backward under way.
+// The interface of a running backward to the closures of ops.
 class Backward {
  public:
   // Gradient of an output; read only.
@@ -292,14 +292,14 @@ class Backward {
   // Where to write (`=`, all of it) a contribution to the gradient of `x`,
   // which must need one. Once per op and input.
   Tensor NewGrad(Var x);
-  // As NewGrad, but it begins as the gradient of `y`, the op's output, which is
-  // then the closure's to change: the same memory where nobody else holds it.
-  // Not for ops whose weight closure reads the gradient of `y`.
+  // As NewGrad, but filled with the gradient of `y`, the op's output, for the
+  // closure to change. It is the same memory if nobody else holds that, else a
+  // copy. Not for ops whose weight closure reads the gradient of `y`.
   Tensor ReuseGrad(Var y, Var x);
-  // For a kernel that adds its contribution to the gradient of `x` to what has
-  // arrived of it so far: it is to write their sum to `sum`. `before` is not
-  // defined where nothing has arrived, and may be the memory of `sum`. Instead
-  // of NewGrad.
+  // Instead of NewGrad, for a kernel that itself adds its contribution to what
+  // has arrived of the gradient of `x` (`before`): it writes the sum to `sum`.
+  // `before` is not defined if nothing has arrived, and may be the memory of
+  // `sum`.
   struct Addition {
     Tensor before, sum;
   };
@@ -323,11 +323,11 @@ class Backward {
     int block;
     int grad;  // held until it is added; -1: memory of its own
   };
-  // Of an input whose gradient the closure under way is about to give.
+  // The node of an input whose gradient the running closure is about to write.
   Tape::Node& InputNode(Var x);
 
   Tape* tape_;
-  const OpRecord* weight_of_ = nullptr;  // whose weight closure is under way
+  const OpRecord* weight_of_ = nullptr;  // the op whose weight closure runs
   std::vector<Pending> pending_;         // to be added once the closure returns
 };
 

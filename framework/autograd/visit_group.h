@@ -1,19 +1,19 @@
 // Ranks that work on the same visit, each on its part: of the layer's weights
-// (tensor parallelism) or of its tokens (context parallelism). What ops
-// exchange with them goes through here, as part of the visit.
+// (tensor parallelism) or of its tokens (context parallelism). Ops exchange
+// data with the other ranks through a VisitGroup, as part of the visit.
 //
 // Contract
 // - Order. All ranks of a group run the same ops on the same shapes, and so ask
-//   for the same exchanges in the same order: a visit's are listed when it is
-//   measured, on the meta device, where nothing is exchanged.
-// - Streams. An exchange begins behind what the tape's stream was given before
-//   the call, and what the stream is given afterwards comes behind its result.
-//   A call may wait for the other ranks on the host.
+//   for the same exchanges in the same order. Measuring a visit lists them, on
+//   the meta device, where nothing is exchanged.
+// - Streams. An exchange begins after all work that the tape's stream got
+//   before the call; work that the stream gets later sees its result. A call
+//   may wait for the other ranks on the host.
 // - Memory. Addresses are the device's; `send` and `recv` do not overlap.
-// - Determinism. Sums are in the order of ranks, of bf16 in f32 and rounded
-//   once; all ranks of an AllReduce get the same bits.
-// - Errors. The first is kept by the group, and nothing is exchanged after it;
-//   whoever drives the visit asks for it when that is over.
+// - Determinism. Sums are taken in the order of ranks; those of bf16 in f32,
+//   rounded once. All ranks of an AllReduce get the same bits.
+// - Errors. The group keeps the first, and exchanges nothing after it. The
+//   caller that drives the visit asks for it after the visit.
 #pragma once
 
 #include <cstdint>
@@ -44,14 +44,13 @@ class VisitGroup {
                          Reduction reduction) = 0;
 };
 
-// Those of a visit; null where the rank is alone.
+// The groups of a visit; null if the rank is alone.
 struct VisitGroups {
   VisitGroup* tensor = nullptr;
   VisitGroup* context = nullptr;
-  // Between products that are cut, each rank of `tensor` has its own rows of an
-  // activation: of the [B, T] tokens, counted one after the other, piece number
-  // rank() of size() even ones, as [1, B T / size(), D]. Else all have all
-  // rows.
+  // Between products that are cut, each rank of `tensor` has only its own rows
+  // of an activation, as [1, B T / size(), D]: piece rank() of size() equal
+  // pieces of the [B, T] tokens in order. Without `sequence` all have all rows.
   bool sequence = false;
 };
 

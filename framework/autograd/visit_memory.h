@@ -1,19 +1,19 @@
 // Where the tensors of one visit live.
 //
 // A visit is one layer at work on one micro-batch. Its tape asks for memory in
-// an order that depends on nothing but the layer and the batch's shape, so the
-// memory of a visit is planned once and replayed for ever: a measuring run on
-// the meta device records what is asked for, how long each piece is used and
-// what backward reads; the plan gives every piece an offset; real visits take
-// the offsets one after the other. Nothing is allocated then.
+// an order that depends only on the layer and the batch's shape, so the memory
+// of a visit is planned once and the plan is replayed. A measuring run on the
+// meta device records which pieces are asked for, how long each is used and
+// which of them backward reads. The plan gives every piece an offset. Real
+// visits take the offsets in order and allocate nothing.
 //
 //   kEval     forward with dropout off, nothing kept
 //   kForward  forward as in training, nothing kept (the first pass under
 //             recompute)
-//   kRecord   forward as in training; what backward reads goes to the slot
-//   kBackward, or in two halves, between which other visits may be:
-//   kBackwardInput   gradients of inputs; what the second half reads of them
-//                    goes to this phase's own slot
+//   kRecord   forward as in training; keeps what backward reads in the slot
+//   kBackward, or two halves, between which other visits may run:
+//   kBackwardInput   gradients of inputs; keeps those that the second half
+//                    reads in this phase's own slot
 //   kBackwardWeight  gradients of parameters
 #pragma once
 
@@ -55,8 +55,8 @@ struct PhasePlan {
 
 using VisitPlan = std::array<PhasePlan, kPhases>;  // indexed by Phase
 
-// What a tape asks for memory. Ids count up from 0 in each phase. Time passes
-// in ticks, one for each op.
+// A tape asks it for memory. Ids count up from 0 in each phase. Time passes in
+// ticks, one for each op.
 class VisitMemory {
  public:
   struct Block {
@@ -108,7 +108,7 @@ class PlannedMemory final : public VisitMemory {
     void* boundary = nullptr;
   };
   explicit PlannedMemory(const VisitPlan& plan) : plan_(&plan) {}
-  // Where the regions are in the visit that comes next.
+  // Where the regions of the next visit are.
   void Bind(const Bases& bases) { bases_ = bases; }
 
   void Begin(Phase phase) override;

@@ -17,7 +17,7 @@ namespace {
 constexpr char kStartAlike[] =
     "; start all ranks with the same recipe, options and version";
 
-// Of texts of plans: in which program, and where in it, they first differ.
+// Two texts of plans: in which program, and where in it, they first differ.
 absl::Status Compare(const std::string& mine, const std::string& first) {
   if (mine == first) return absl::OkStatus();
   const std::vector<std::string> here = absl::StrSplit(mine, '\n');

@@ -7,11 +7,11 @@
 
 namespace delink {
 
-// Whether this rank has a plan, made for comm.size() ranks, and all others the
-// same: then each runs its stage's programs, which that proves of all.
-// Otherwise, on every rank, an error that names the lowest rank that is wrong
-// and what is, or the first instruction in which its plan differs from rank
-// 0's. A collective of `comm`.
+// Checks that every rank has a plan for comm.size() ranks, and all the same.
+// Then each rank can run its stage's programs, because the plan proves all.
+// Otherwise every rank gets an error. It names the lowest rank that is wrong,
+// and what is wrong or the first instruction in which its plan differs from
+// rank 0's. A collective of `comm`.
 absl::Status AgreeOnPlan(Communicator& comm,
                          const absl::StatusOr<JointPlan>& plan);
 

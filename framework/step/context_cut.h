@@ -1,7 +1,6 @@
-// How the tokens of a row are cut between the ranks of the context axis: into
-// twice as many even chunks as there are ranks, of which place i has number i
-// and as the second the i-th from behind: then all have as much to attend to
-// (zig-zag).
+// How the context axis cuts the tokens of a row: into twice as many equal
+// chunks as there are ranks. Place i has chunk i and the i-th chunk from the
+// end, so that all have equally much to attend to (zig-zag).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,8 @@
 
 namespace delink {
 
-// Where in a row of `seq` tokens those of a place stand, ascending. `seq` is a
-// multiple of twice `ranks`, or there is one rank.
+// The places in a row of `seq` tokens that a rank's tokens have, ascending.
+// `seq` is a multiple of twice `ranks`, or there is one rank.
 std::vector<int32_t> ContextPlaces(int64_t seq, int ranks, int place);
 
 // Of rows [n, seq] the tokens at these places: [n, places].

@@ -1,6 +1,6 @@
-// The validator's rules of copies: what the device works on is there, what was
-// written in a copy goes home before it is needed there. Part of
-// ValidateProgram.
+// The validator's rules of copies: planes are on the device when it works on
+// them, and a copy that was written is evicted before its planes are needed at
+// home. Part of ValidateProgram.
 #pragma once
 
 #include <array>
@@ -21,26 +21,26 @@ class CopyRules {
   explicit CopyRules(const Program& program);
 
   void BeginStep();
-  // The instruction finds what it works on, and writes it.
+  // The instruction finds the planes that it works on, and writes them.
   std::string Use(const Instruction& instruction);
-  // What IsOfPlanes; `updated`: the slab is, in this step, so that nobody needs
-  // its gradient any more.
+  // An instruction that IsOfPlanes. `updated`: the slab was already updated in
+  // this step, so its gradient is not needed any more.
   std::string Check(const Instruction& instruction, bool updated);
-  // The host updates the slab, or gathers its weights: all is at home, and no
-  // copy is left of what was there before.
+  // Before the host updates the slab or gathers its weights: all planes are at
+  // home, and none has a copy, which would be out of date.
   std::string CheckHome(int32_t slab) const;
   // A kSum reads gradients that blocks share, a kSave weights and state.
   std::string CheckSum() const;
   std::string CheckSave(int32_t slab) const;
-  // The kRelease of a copy that is still there.
+  // The missing kRelease of a copy that is still there.
   std::string FindKept() const;
 
  private:
   struct Place {
     int32_t copy_class = -1;
-    bool there = false;  // a copy
-    bool dirty = false;  // with more in it than what is at home
-    bool stale = false;  // home, of which a copy has more, or had
+    bool there = false;  // there is a copy
+    bool dirty = false;  // the copy was written since it was last evicted
+    bool stale = false;  // home is out of date: a copy was written, not evicted
   };
 
   Place& At(PlaneSet planes, int32_t slab) {

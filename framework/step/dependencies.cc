@@ -21,7 +21,7 @@ bool IsApart(const ProgramShape& shape, const Instruction& visit,
   return std::find(shared.begin(), shared.end(), slab) != shared.end();
 }
 
-// Where planes of a slab are when nobody works on it, and its copy.
+// The home of a slab's planes, and their copy.
 Resource HomeOf(PlaneSet planes, int32_t slab) {
   constexpr ResourceKind kHomes[] = {
       ResourceKind::kWeight, ResourceKind::kGradient, ResourceKind::kState,
@@ -35,7 +35,7 @@ Resource CopyOf(PlaneSet planes, int32_t slab) {
   return {kCopies[static_cast<size_t>(planes)], slab};
 }
 
-// Where they are found.
+// Which copy has them.
 Resource WhereIs(PlaneSet planes, int32_t slab) {
   constexpr ResourceKind kWheres[] = {
       ResourceKind::kWeightAt, ResourceKind::kGradientAt,
@@ -54,10 +54,10 @@ Effects EffectsOnPlanes(const ProgramShape& shape, const Instruction& at) {
   return effects;
 }
 
-// Of what moves planes between their home and a copy. Who works on a copy comes
-// after its arrival and before its release by the copy itself; that the slab's
-// next arrival, which may take another, comes behind the release as well is
-// told by where it is.
+// Effects of instructions that move planes between their home and a copy. The
+// resource of the copy orders its users after its arrival and before its
+// release. The slab's next arrival may take another copy; WhereIs orders it
+// after the release too.
 Effects MoveEffects(const Instruction& at) {
   const Resource home = HomeOf(PlaneSetOf(at), at.slab);
   const Resource copy = CopyOf(PlaneSetOf(at), at.slab);
@@ -67,8 +67,8 @@ Effects MoveEffects(const Instruction& at) {
   return {.writes = {copy, where}};
 }
 
-// A half reads what both need: values that are made again are made from the
-// input and the weights.
+// Each half of a backward reads what both need, because it makes values again
+// from the input and the weights.
 void VisitEffects(const ProgramShape& shape, const Instruction& visit,
                   Effects* effects) {
   const int32_t layer = visit.layer;
@@ -92,8 +92,8 @@ void VisitEffects(const ProgramShape& shape, const Instruction& visit,
   }
 }
 
-// A layer's input goes from slot to slot, its gradient from boundary to
-// boundary: that of its own chunk there, that of the one before here.
+// A layer's input is sent from slot to slot, its gradient from the boundary of
+// the layer's chunk to that of the chunk before.
 Effects TransferEffects(const ProgramShape& shape, const Instruction& i) {
   const bool sends = i.op == Op::kSend;
   Resource moved{ResourceKind::kSlot, i.layer, i.micro_batch};
@@ -105,7 +105,7 @@ Effects TransferEffects(const ProgramShape& shape, const Instruction& i) {
   return {.writes = {moved}};
 }
 
-// A slot goes to the host or comes back.
+// Effects of copying a slot to the host, or back.
 Effects StoreEffects(const Instruction& i) {
   const Resource slot{ResourceKind::kSlot, i.layer, i.micro_batch};
   const Resource stored{ResourceKind::kStored, i.layer, i.micro_batch};
@@ -115,8 +115,8 @@ Effects StoreEffects(const Instruction& i) {
 
 // Hazards over two consecutive steps. Positions run from 0 to 2n; those under n
 // are the step before. Completion is tracked with one clock per lane: lanes are
-// in order, so "everything in lane k up to position c" is all there is to know
-// of it, and the dependencies of an instruction are at most one per lane.
+// in order, so "everything in lane k up to position c" describes it completely,
+// and an instruction has at most one dependency per lane.
 class HazardScan {
  public:
   HazardScan(const Program& program, Analysis* analysis)
@@ -410,7 +410,7 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       return effects;
     case Op::kNorm:
       effects.reads = {{ResourceKind::kLoss}};
-      // Those of all ranks take their place.
+      // The sums over all ranks replace them.
       for (int32_t s = 0; s < shape.slabs; ++s) {
         effects.writes.push_back({ResourceKind::kSquares, s});
       }
@@ -420,7 +420,7 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       effects.reads.push_back({ResourceKind::kNorm});
       if (!HostUpdates(shape, slab)) return effects;
       effects.reads.push_back({ResourceKind::kGradient, slab});
-      // It finds all at home.
+      // The planes must be at home.
       effects.reads.push_back({ResourceKind::kGradientAt, slab});
       effects.reads.push_back({ResourceKind::kWeightAt, slab});
       effects.writes = {{ResourceKind::kWeight, slab},

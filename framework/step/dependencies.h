@@ -19,7 +19,7 @@ enum class ResourceKind : uint8_t {
   kGradientCopy,  // index: slab
   kStateCopy,     // index: slab
   kUpdatedCopy,   // index: slab
-  kWeightAt,      // index: slab; which copy that is, of visits or of an update
+  kWeightAt,      // index: slab; where its copies are, for visits and updates
   kGradientAt,    // index: slab
   kStateAt,       // index: slab
   kSquares,       // index: slab; the sums of its gradient's squares
@@ -30,7 +30,7 @@ enum class ResourceKind : uint8_t {
   kNorm,          // the norm, clip factor and finiteness of the step
   kLoss,          // loss sum and token count of the step
   kApart,         // gradients that a visit kept apart
-  kFound,         // what kSum adds up besides
+  kFound,         // other numbers that kSum combines
   kScratch,       // of a lane: its workspace; index: the lane
 };
 
@@ -46,8 +46,8 @@ struct Effects {
   std::vector<Resource> writes;  // a read-modify-write is listed here only
 };
 
-// Planes of a slab that the device works on in an instruction: in a copy, where
-// the shape has copies of it, else at home.
+// Planes of a slab that the device works on in an instruction: in a copy if the
+// shape has copies of them, else at home.
 struct PlaneUse {
   PlaneSet planes = PlaneSet::kWeight;
   int32_t slab = -1;
@@ -55,9 +55,9 @@ struct PlaneUse {
   friend bool operator==(const PlaneUse&, const PlaneUse&) = default;
 };
 
-// Of a visit the weights of shape.slabs_of_layer[layer], then the gradients
-// that it adds to; of what else works on the gradient that; of a kUpdate on the
-// device, and the kGather behind it, gradient, weights and state.
+// A visit uses the weights of shape.slabs_of_layer[layer], then the gradients
+// that it adds to; kReduce, kProbe and kSquares use the gradient; a kUpdate on
+// the device gradient, weights and state; the kGather behind it the weights.
 std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
                                  const Instruction& instruction);
 
@@ -73,45 +73,45 @@ struct Dependency {
 };
 
 struct Analysis {
-  // By instruction, oldest first; dependencies within the same lane are implied
-  // by its order and left out, as are those that others imply: at most one per
-  // other lane. In the first step those on the step before hold already.
+  // By instruction, oldest first, at most one per other lane: dependencies that
+  // the lane's order or others imply are left out. In the first step those on
+  // the step before are met from the start.
   std::vector<std::vector<Dependency>> dependencies;
   // By instruction, for those that HasGradients: for each of
-  // shape.slabs_of_layer[layer], whether where its gradient goes already holds
-  // contributions of this step (never, where it is kept apart); for kProbe of
-  // its slab. Empty for others.
+  // shape.slabs_of_layer[layer], whether the gradient already has contributions
+  // of this step (never, if it is kept apart). For kProbe: the same of its
+  // slab. Empty for others.
   std::vector<std::vector<bool>> written;
   // slot_of[layer][micro_batch]: a number in [0, slots[pool_of[layer]]). A slot
-  // is taken when its input boundary is written and free after the visit's
-  // backward, its second half where it has two (or loss, or forward where the
-  // program has no backward of the visit). Each class of slots is a pool; one
-  // more, where there are several stages, is of inputs that leave: of layers
-  // that are not here. Such a slot is free after the next kSend of its lane, or
-  // at the end (slot_scan.h). From its kStoreSlot to its kLoadSlot it is free
-  // for others.
+  // is taken when its input boundary is written. It is free after the visit's
+  // backward or second half (or its loss, or its forward if the program has no
+  // backward of the visit). Each class of slots is a pool. If there are several
+  // stages, one more pool is for inputs that are sent to layers of other
+  // stages; such a slot is free after the next kSend of its lane, or at the end
+  // (slot_scan.h). From its kStoreSlot to its kLoadSlot a slot is free for
+  // others.
   std::vector<std::vector<int32_t>> slot_of;
   std::vector<int32_t> pool_of;  // by layer
   std::vector<int32_t> slots;    // by pool
   // stored_of[layer][micro_batch]: a number in [0, stored[SlotClassOf(layer)]),
-  // of the slot's place on the host from its kStoreSlot to its kLoadSlot; -1
-  // where it stays.
+  // the slot's place on the host from its kStoreSlot to its kLoadSlot; -1: it
+  // is not stored.
   std::vector<std::vector<int32_t>> stored_of;
   std::vector<int32_t> stored;  // by class
-  // By instruction, where the shape has copies: of what IsOfPlanes which of its
-  // class's copies, of others those of PlanesUsed, -1 at home. A copy is taken
-  // by kFetch or kTake, the one that has been free for longest, and free after
-  // kRelease.
+  // By instruction, if the shape has copies: numbers of copies in their class.
+  // One that IsOfPlanes has one copy, others have one for each of PlanesUsed
+  // (-1: at home). kFetch and kTake take the copy that has been free for
+  // longest; it is free after kRelease.
   std::vector<std::vector<int32_t>> copies_of;
-  // held_of[layer][micro_batch]: a number in [0, held[SlotClassOf(layer)]), of
-  // what is kept from the first half of the visit's backward to the second; -1
-  // where it is not in halves.
+  // held_of[layer][micro_batch]: a number in [0, held[SlotClassOf(layer)]), the
+  // place of what is kept from the first half of the visit's backward to the
+  // second; -1: it is not in halves.
   std::vector<std::vector<int32_t>> held_of;
   std::vector<int32_t> held;  // by class
-  // boundary_of[chunk][micro_batch]: which of the gradient boundaries it uses,
-  // from its loss, or when it comes, to the prologue's backward; where it
-  // leaves, until the next kSend of its lane, or the end (slot_scan.h). -1
-  // where there is no backward, or the chunk is not here.
+  // boundary_of[chunk][micro_batch]: the gradient boundary that it uses from
+  // its loss or kRecv to the prologue's backward or, if the gradient is sent,
+  // until the next kSend of its lane or the end (slot_scan.h). -1: no backward,
+  // or a chunk of another stage.
   std::vector<std::vector<int32_t>> boundary_of;
   int32_t boundaries = 0;
 };

@@ -57,8 +57,8 @@ void DeviceTimes::Waited() {
   }
 }
 
-// No lane is two steps late: what it does in one the next one waits for, be it
-// only to write again what that reads, as the slot of a kSend.
+// No lane is two steps late: the next step waits for all that it does in this
+// one, if only to overwrite memory that it reads, such as the slot of a kSend.
 void DeviceTimes::Begin(int32_t index, int64_t step, Stream& stream) {
   DELINK_CHECK_EQ(StepOf(step).number, step);
   Instruction& at = At(StepOf(step).instructions, index);
@@ -83,8 +83,8 @@ void DeviceTimes::Read(Step& step) {
   const auto since_start = [&](const Event& event) {
     return Duration(device_.SecondsBetween(*step.start, event));
   };
-  // From the step's start, until that is known; the start is the earliest at
-  // which nothing has begun on the device before the host had enqueued it.
+  // Relative to the step's start until that is known. The start is the earliest
+  // with which nothing begins on the device before the host has enqueued it.
   std::vector<Trace::Clock::duration> begins;
   Trace::Clock::time_point start = step.begun;
   for (const Instruction& at : step.instructions) {

@@ -1,9 +1,9 @@
 // When an asynchronous device ran the instructions of traced steps: timing
 // events around each of them in its stream, and at the step's start and end.
 //
-// The events are made once. Those of a step are read when the next one has been
-// enqueued, while the device is at work on it, or at Settle: the device does
-// not wait for that.
+// The events are made once. Those of a step are read after the next step is
+// enqueued, while the device works on it, or at Settle. So the device does not
+// wait.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,23 @@ namespace delink {
 
 class DeviceTimes {
  public:
-  // Of a program of the trace, as AddProgram numbered it. `device` and `trace`
-  // must outlive this.
+  // `program`: as Trace::AddProgram numbered it. `device` and `trace` must
+  // outlive this.
   DeviceTimes(Device& device, Trace& trace, int32_t program);
 
-  // By the thread that drives the steps. BeginStep: before anything of the step
-  // is enqueued; Loaded: behind its batch; Result: behind what the host waits
-  // for; EndStep: behind all of it; Waited: the host has waited for Result.
+  // Called by the thread that drives the steps. BeginStep: before anything of
+  // the step is enqueued; Loaded: behind its batch; Result: behind the result
+  // that the host waits for; EndStep: behind the whole step; Waited: when the
+  // host has waited for Result.
   void BeginStep(int64_t step, Stream& compute);
   void Loaded(Stream& compute);
   void Result(Stream& compute);
   void EndStep(Stream& compute);
   void Waited();
-  // All lanes are drained: the trace gets what it has not got yet.
+  // When all lanes are drained: adds the remaining times to the trace.
   void Settle();
 
-  // By the instruction's lane, around what it enqueues.
+  // Called by the instruction's lane, around the work that it enqueues.
   void Begin(int32_t index, int64_t step, Stream& stream);
   void End(int32_t index, int64_t step, Stream& stream);
 

@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
   return e;
 }
 
-// Does not wait; whoever calls does, before the batch goes.
+// Does not wait; the caller waits before the batch is freed.
 void Engine::Load(const HostBatch& batch, int64_t step,
                   const UpdateControl& control) {
   const int64_t sequences = memory_.micro_batches * memory_.batch.micro_batch;
@@ -85,8 +85,8 @@ void Engine::Load(const HostBatch& batch, int64_t step,
   device.FillZero(stream, records_->loss, sizeof(LossRecord));
 }
 
-// Of each row what this rank has. Places in documents are positions; else those
-// in the row are, where visits have a part of it.
+// Loads this rank's tokens of each row. Positions are places in documents, or
+// places in the row if visits have only a part of it.
 void Engine::LoadTokens(const HostBatch& batch) {
   const BatchShape& shape = memory_.batch;
   const int64_t rows = memory_.micro_batches * shape.micro_batch;
@@ -145,8 +145,8 @@ absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
   return lanes_->Run(pass, step);
 }
 
-// All that there is to know of a step is known before its updates: while the
-// device is at work on them the host goes on to the next step.
+// A step's result is known before its updates: while the device runs them, the
+// host goes on to the next step.
 void Engine::SendResult() {
   env_.device->CopyToHost(*compute_stream_, &result_.control,
                           records_->ControlOf(step_), sizeof(result_.control));

@@ -1,15 +1,15 @@
-// The engine: runs passes. It interprets their instructions over a model, its
-// parameters and one block of memory that was sized in advance, and alone lets
-// layers work. What a pass says is done in its order, so recompute,
+// The engine runs passes. It interprets their instructions over a model, its
+// parameters and one block of memory that was sized in advance. No other code
+// runs a pass's layers. The engine keeps a pass's order, so recompute, gradient
 // accumulation and the order of micro-batches are data given to it.
 //
-// Nothing waits in an instruction for another rank: what exchanges is posted,
-// and the lanes (lane_runner.h) see when it is there. A lane has a stream and a
-// communicator of its own.
+// No instruction waits for another rank: it posts its exchange, and the lanes
+// (lane_runner.h) see when that is complete. Each lane has its own stream and
+// StreamCommunicator.
 //
-// It allocates device memory in Create only; pinned memory of the host, for
-// exchanges, in the first step that wants it (memory.h). One thread drives it;
-// the lanes but compute may have a thread of their own.
+// It allocates device memory in Create only. Pinned host memory for exchanges
+// is allocated in the first step that needs it (memory.h). One thread drives
+// the engine; the lanes other than compute may have one further thread.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@
 
 namespace delink {
 
-// Of each logical slab, from the sums of all cells.
+// The norm of each logical slab, from the sums of all cells.
 std::vector<double> NormsOf(const Layout& layout,
                             const std::vector<double>& sums);
 
@@ -48,71 +48,70 @@ class Engine {
  public:
   // Not owned; must outlive the engine. `compute` and `network` are two
   // communicators over the same ranks, so that the lanes do not disturb each
-  // other's order; while a pass runs they are the engine's.
+  // other's order. While a pass runs, only the engine uses them.
   struct Env {
     Device* device = nullptr;
     Sequential* model = nullptr;
     ParamStore* store = nullptr;
     SlabOptimizer* optimizer = nullptr;
-    // Alike, for what the host updates: both may be at work at a time.
+    // The same optimizer for updates on the host: both may run at a time.
     SlabOptimizer* host_optimizer = nullptr;
     Communicator* compute = nullptr;
     Communicator* network = nullptr;
     AccumulateFn accumulate = nullptr;
     StepWatch* watch = nullptr;  // optional
     Trace* trace = nullptr;      // optional; of optimizer steps
-    // Optional: between homes and copies, where the device is the CPU.
+    // Optional: between the host and the device, where that is the CPU.
     SlowBus* bus = nullptr;
   };
   struct Options {
     uint64_t seed = 1;
-    bool lane_threads = false;  // a thread for the lanes but compute
+    bool lane_threads = false;  // a thread for the lanes other than compute
   };
 
-  // Allocates `memory`, which has room for the passes. They must outlive the
-  // engine, and get their events and their place in the trace from it. A
+  // Allocates `memory`, which has room for the passes. The passes must outlive
+  // the engine, which sets their events and their number in the trace. A
   // collective of `env.network`.
   static absl::StatusOr<std::unique_ptr<Engine>> Create(
       const Env& env, const Options& options, std::vector<LayerPlan> layers,
       const StepMemory& memory, Passes& passes);
   ~Engine();
 
-  // Gives a pass to the device; returns when its compute lane is enqueued.
-  // Another pass than the last begins when all of that is complete; the same
-  // one is ordered against it by its dependencies. The batch lives until
-  // WaitForResult, or, where the pass has a kSum, which waits for what reads
-  // it, until this returns. `step` seeds dropout, `control` is what the host
-  // decides of an update.
+  // Gives a pass to the device; returns when its compute lane is enqueued. If
+  // the last pass was another one, this waits until that is complete; two runs
+  // of the same pass are ordered by its dependencies. The batch must live until
+  // WaitForResult, or, if the pass has a kSum, until this returns. `step` seeds
+  // dropout, `control` is what the host decides about an update.
   absl::Status Run(const Pass& pass, const HostBatch& batch, int64_t step,
                    const UpdateControl& control);
 
-  // What kNorm of the last pass has found. Waits for that, not for what comes
-  // behind it.
+  // What kNorm of the last pass found. Waits for kNorm only, not for later
+  // instructions.
   struct Result {
     UpdateControl control;
     double votes = 0;
   };
   Result WaitForResult();
-  // Waits for all lanes: before anybody else touches the store.
+  // Waits for all lanes; must be called before others touch the store.
   absl::Status Drain();
-  // In all passes: what the host's thread saw, whatever the device did.
+  // Over all passes: the waits of the host's thread, not the device's.
   const WaitedSeconds& waited() const { return lanes_->waited(); }
 
-  // What kSum of the last pass has brought together, when that has run. Of an
-  // evaluation: the loss over counted targets, and their number. Of a probe: of
-  // each slab that blocks share `together` and `apart` (Agreement). Of a
-  // diagnosis: the first visit to give a number that is not finite, counted by
-  // data place, then micro-batch, then layer, then context and tensor place
-  // (where none is: by how many there are).
+  // The numbers that kSum of the last pass combined. An evaluation: the loss
+  // over counted targets, and their number. A probe: `together` and `apart`
+  // (Agreement) of each slab that blocks share. A diagnosis: the number of the
+  // first visit whose output is not finite, counted by data place, then
+  // micro-batch, layer, context and tensor place (the number of all visits if
+  // there is none).
   const std::vector<double>& numbers() const { return numbers_; }
-  // All cells' sums of the last kNorm and what travels behind them.
+  // The sums of all cells in the last kNorm, and the sums behind them.
   std::vector<double> SumsOnHost() const;
   // The norm of each logical slab's parameters as they are now. Waits for all
   // lanes; changes nothing. Collective.
   absl::StatusOr<std::vector<double>> WeightNorms();
   // By place.
   const std::vector<LayerPlan>& layers() const { return layers_; }
-  // Of slots that go to the host; null where none do.
+  // Memory of stored slots; null if no slot is stored.
   const HostArena* stored() const { return stored_arena_.get(); }
 
  private:
@@ -129,13 +128,13 @@ class Engine {
   // Null where the step is not traced, or the device is the host.
   DeviceTimes* TimesOf(const Pass& pass, int64_t step) const;
 
-  // Instructions, and what is made for them, count layers by place and slabs as
-  // the layout does; the model, the binder and the store by their numbers.
+  // Instructions count layers by place and slabs as the layout does. The model,
+  // the binder and the store use their own numbers.
   int LayerAt(int32_t place) const { return At(env_.store->visited(), place); }
   void Load(const HostBatch& batch, int64_t step, const UpdateControl& control);
   void LoadTokens(const HostBatch& batch);
-  // Begins an instruction; null: it is complete, of an asynchronous device
-  // enqueued. End is called when it is, by the thread that drives its lane.
+  // Begins an instruction. Null: it is complete, or enqueued if the device is
+  // asynchronous. On completion the thread that drives its lane calls End.
   std::unique_ptr<Pending> Execute(const Pass& pass, int32_t index,
                                    int64_t step);
   void End(const Pass& pass, int32_t index, int64_t step,
@@ -146,8 +145,8 @@ class Engine {
     return pass.traced >= 0 && env_.trace->Wants(step);
   }
   Stream& StreamOf(Lane lane) const;
-  // What an instruction does, apart from when. Those that exchange give what
-  // they have posted, and what is left to do behind it.
+  // Does what an instruction says. If that exchanges, the result stands for
+  // what is posted and for the work that follows it.
   std::unique_ptr<Pending> Do(const Pass& pass, int32_t index, int64_t step);
   static Phase PhaseOf(const Pass& pass, const Instruction& at);
   void Forward(const Pass& pass, const Instruction& at);
@@ -159,19 +158,20 @@ class Engine {
   void BackwardWeight(const Instruction& at, const std::vector<bool>& written);
   std::unique_ptr<Pending> Exchange(const Pass& pass, const Instruction& at);
   std::unique_ptr<Pending> Reduce(const Pass& pass, int slab);
-  // Of a slab's gradient, wherever it is.
+  // `gradient`: the slab's, at home or in a copy.
   void ClearIdentical(Stream& stream, int slab, void* gradient);
   void Squares(int slab);
   std::unique_ptr<Pending> Norm();
-  // The first `count` sums, of all ranks: each has those of the cells it owns.
+  // Adds up the first `count` sums over all ranks; each rank has those of the
+  // cells that it owns.
   std::unique_ptr<Pending> ExchangeSums(int64_t count);
   void Update(int slab);
   // Whether any pass moves something between the host and the device.
   bool CopiesOverBus() const;
-  // In the lanes of copies between homes, over a bus that may be slowed.
+  // An instruction of a lane over the bus, which may be slowed.
   std::unique_ptr<Pending> DoOverBus(const Pass& pass, int32_t index,
                                      int64_t step);
-  // What moves planes of slabs (engine_planes.cc).
+  // Instructions that move planes of slabs (engine_planes.cc).
   void Arrive(const Pass& pass, int32_t index);
   std::unique_ptr<Pending> Evict(const Instruction& at);
   void ClearPadding(int slab, Stream& stream);
@@ -179,7 +179,7 @@ class Engine {
   std::unique_ptr<Pending> UpdateOnHost(int slab, int64_t step);
   std::unique_ptr<Pending> UpdateLate(int slab, int64_t step);
   std::unique_ptr<Pending> Outward(const HostArena& to, Stream& stream);
-  // A slot goes to the host; comes back.
+  // Copies a slot to the host, and back.
   std::unique_ptr<Pending> StoreSlot(const Pass& pass, const Instruction& at);
   void LoadSlot(const Pass& pass, const Instruction& at);
   std::unique_ptr<Pending> Gather(int slab);
@@ -195,15 +195,15 @@ class Engine {
 
   VisitInputs InputsOf(const Pass& pass, int32_t micro_batch) const;
   Tensor InputTensor(const Pass& pass, int32_t layer, int32_t m) const;
-  // Of the layer's chunk.
+  // The gradient boundary of the layer's chunk.
   Tensor BoundaryTensor(const Pass& pass, int32_t layer, int32_t m) const;
-  // What a visit keeps until its backward.
+  // Where a visit keeps what its backward reads.
   void* SavedRegion(const Pass& pass, const Instruction& at) const;
-  // Where a visit's gradients go that it keeps apart: by the slabs of its
-  // layer; null of the others.
+  // Where a visit writes the gradients that it keeps apart, by the slabs of its
+  // layer; null for slabs whose gradients it does not.
   std::vector<void*> ApartAddresses(const Pass& pass, int32_t layer) const;
   void* SlotAddress(const Pass& pass, int32_t layer, int32_t m) const;
-  // On the host, where it is stored.
+  // Where the slot is stored on the host.
   void* StoredAddress(const Pass& pass, int32_t layer, int32_t m) const;
 
   Env env_;
@@ -216,11 +216,11 @@ class Engine {
   char* stored_ = nullptr;  // slots that are stored
   std::unique_ptr<Records> records_;
   std::unique_ptr<Stream> compute_stream_, network_stream_;
-  // By lane: of those over the bus in which a pass does something.
+  // By lane, for lanes over the bus that some pass uses.
   std::array<std::unique_ptr<Stream>, kLanes> bus_streams_;
-  std::unique_ptr<UpdateLane> host_lane_;    // where the host updates
-  std::unique_ptr<UpdateLane> update_lane_;  // where the device does so late
-  // By lane, because an operation of each may be under way.
+  std::unique_ptr<UpdateLane> host_lane_;    // updates on the host
+  std::unique_ptr<UpdateLane> update_lane_;  // late updates on the device
+  // One for each lane, because an operation of each may be under way.
   std::unique_ptr<StreamCommunicator> compute_comm_;
   std::unique_ptr<SlabGroups> groups_;         // the network's
   std::vector<std::vector<Range>> identical_;  // by slab (layout.h)
@@ -234,8 +234,8 @@ class Engine {
   int64_t step_ = 0;               // with it
   int32_t computing_ = -1;         // the instruction of compute begun last
   Trace::Clock::time_point exchange_begin_;  // of what it exchanges
-  // Host memory of copies under way; the batch is the caller's, but for what is
-  // cut out of it.
+  // Host memory of copies under way. The batch is the caller's; what is cut out
+  // of it is kept here.
   struct LoadedTokens {
     std::vector<int32_t> inputs, targets, positions, places;
   };
@@ -243,7 +243,7 @@ class Engine {
   RngKey loaded_key_;
   UpdateControl loaded_control_;
   Result result_;
-  // By instructions of the pass under way, for its kSum.
+  // Found by instructions of the pass under way, for its kSum.
   struct Found {
     int64_t not_finite = -1;    // of visits that gave it the first
     std::vector<double> apart;  // by the program's slab: squares kProbe saw

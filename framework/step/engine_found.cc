@@ -1,6 +1,6 @@
-// What passes other than a step find: a few numbers on the host, which their
-// instructions leave and kSum brings together. The host waits for the device in
-// each of these.
+// The results of passes other than a step: a few numbers on the host, which
+// instructions find and kSum combines. The host waits for the device in each of
+// these instructions.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -43,8 +43,8 @@ bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
 
 }  // namespace
 
-// Only the first of a rank counts, in the order in which one rank alone would
-// come to them.
+// Keeps only the rank's first visit, in the order in which one rank alone would
+// run them.
 void Engine::Inspect(const Pass& pass, const Instruction& at) {
   const int64_t visit =
       int64_t{at.micro_batch} * pass.program.shape.layers + at.layer;
@@ -55,8 +55,8 @@ void Engine::Inspect(const Pass& pass, const Instruction& at) {
   }
 }
 
-// Of the slab, or of so many elements from the first of a block on, by the
-// blocks that the step's norm has.
+// Of the slab, or of so many elements from a block's first on, in the same
+// blocks as the step's norm.
 double Engine::SumSquaresOf(int slab, const void* gradient, int64_t elements) {
   if (elements == 0) return 0;
   const Slab& of = env_.store->slab(slab);
@@ -82,8 +82,8 @@ double Engine::SumSquaresOf(int slab, const void* gradient, int64_t elements) {
   return sum;
 }
 
-// `written`: the slab's gradient holds other layers' already. Of what several
-// ranks have parts of each takes the squares of a shard of the sum.
+// `written`: the slab's gradient already has those of other layers. If several
+// ranks have parts of a gradient, each takes the squares of a shard of the sum.
 std::unique_ptr<Pending> Engine::Probe(const Pass& pass, const Instruction& at,
                                        bool written) {
   ParamStore& store = *env_.store;
@@ -122,7 +122,7 @@ std::unique_ptr<Pending> Engine::Probe(const Pass& pass, const Instruction& at,
       }});
 }
 
-// Stages and places that share the slab have its sum, each the same: the first
+// All stages and places that share the slab have the same sum; only the first
 // one's counts.
 bool Engine::CountsTogether(const Pass& pass, int32_t program_slab) const {
   const ProgramShape& shape = pass.program.shape;
@@ -160,7 +160,7 @@ std::vector<double> Engine::FoundAgreements(const Pass& pass) {
 }
 
 std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
-  // Whatever the pass has found, the host is done with its batch.
+  // After this the device does not read the batch any more.
   compute_stream_->Synchronize();
   ReduceOp op = ReduceOp::kSum;
   switch (pass.program.kind) {

@@ -1,4 +1,4 @@
-// What the engine takes of its device, all of it when it is made.
+// Streams and memory that the engine takes from its device, all in Create.
 #include <cstdint>
 #include <utility>
 
@@ -9,8 +9,7 @@
 
 namespace delink {
 
-// First, because all ranks come here: what a rank has no memory for fails
-// later.
+// Runs first, because it is collective; if a rank lacks memory, it fails later.
 absl::Status Engine::MakeStreams(const Passes& passes) {
   Device& device = *env_.device;
   compute_stream_ = device.NewStream("compute");
@@ -53,8 +52,8 @@ absl::Status Engine::MakeStreams(const Passes& passes) {
 
 namespace {
 
-// For slots that go to the host, whose begin it sets; none where none go, or
-// where all is only planned.
+// Memory for stored slots, whose begin it sets; null if no slot is stored, or
+// on the meta device.
 absl::StatusOr<std::unique_ptr<HostArena>> ArenaFor(Device& device,
                                                     int64_t bytes,
                                                     char** begin) {

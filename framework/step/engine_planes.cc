@@ -35,7 +35,7 @@ void Engine::Redirect(int slab, PlaneSet planes, char* copy) {
   }
 }
 
-// What nobody writes of a gradient counts as zeros; a copy has been another
+// Padding of a gradient must be zero, but the copy may have been another
 // slab's.
 void Engine::ClearPadding(int slab, Stream& stream) {
   const ParamStore& store = *env_.store;
@@ -85,15 +85,15 @@ std::unique_ptr<Pending> Engine::Evict(const Instruction& at) {
   return Outward(*store.host(), stream);
 }
 
-// Whoever reads there what was copied waits for it on its stream. Memory that
-// is not pinned is written when the host has seen the copy, and read when the
-// host says that it be copied.
+// Readers of pinned memory wait for the copy on their stream. Memory that is
+// not pinned is written only when the host has seen the copy, and is read as
+// soon as the host asks for a copy of it.
 std::unique_ptr<Pending> Engine::Outward(const HostArena& to, Stream& stream) {
   if (to.pinned()) return nullptr;
   return WaitForStream(*env_.device, stream);
 }
 
-// The gradient is at home, and what decides the step is on the device.
+// The gradient is at home; the step's UpdateControl is on the device.
 std::unique_ptr<Pending> Engine::UpdateOnHost(int slab, int64_t step) {
   UpdateLane& lane = *host_lane_;
   UpdateControl* const control = lane.control();
@@ -108,8 +108,8 @@ std::unique_ptr<Pending> Engine::UpdateOnHost(int slab, int64_t step) {
                }});
 }
 
-// What decides the step stays on the device until the step after the next, and
-// all visits of the next have waited for its updates.
+// The step's UpdateControl stays on the device until the step after the next;
+// by then all visits of the next step have waited for these updates.
 std::unique_ptr<Pending> Engine::UpdateLate(int slab, int64_t step) {
   UpdateLane& lane = *update_lane_;
   const UpdateControl* const control = records_->ControlOf(step);

@@ -1,5 +1,5 @@
-// The engine's instructions that are of slabs: gradients come together over the
-// ranks, their norm, updates, and weights that are gathered.
+// The engine's instructions on slabs: reductions of gradients, their norm,
+// updates, and gathers of weights.
 #include <cstdint>
 
 #include "framework/base/at.h"
@@ -18,7 +18,7 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
   ClearIdentical(*network_stream_, slab, store.at(slab, Plane::kGradient, 0));
   const DType dtype = store.dtype(Plane::kGradient);
   void* const whole = store.at(slab, Plane::kGradient, 0);
-  // Whoever updates the whole slab needs all of its gradient, or looks at it.
+  // A probe needs the whole gradient, as does a rank that updates whole slabs.
   const PlacementRow& row = store.placement(slab);
   const bool gathers = probe || !row.state.sharded || row.owner != kNoOwner;
   const int64_t bytes = count * SizeOf(dtype);
@@ -33,7 +33,7 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
       }});
 }
 
-// Where all places along the tensor axis have the same gradient one counts.
+// If all places along the tensor axis have the same gradient, only one counts.
 void Engine::ClearIdentical(Stream& stream, int slab, void* gradient) {
   const ParamStore& store = *env_.store;
   const MeshPlace place = store.layout().mesh().PlaceOf(store.rank());
@@ -82,7 +82,7 @@ std::unique_ptr<Pending> Engine::Norm() {
       }});
 }
 
-// What is not here is what the exchange before has left.
+// Sums of slabs that are not here still have the result of the last exchange.
 std::unique_ptr<Pending> Engine::ExchangeSums(int64_t count) {
   if (env_.compute->size() == 1) return nullptr;
   for (const Range& cells : records_->not_here) {

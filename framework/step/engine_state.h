@@ -1,4 +1,4 @@
-// Private to the engine: what it keeps for each visit and each step.
+// Private to the engine: its data for each visit and each step.
 #pragma once
 
 #include <memory>
@@ -28,8 +28,7 @@ struct Engine::Records {
   int32_t* targets = nullptr;    // [M, B, T]
   int64_t* samples = nullptr;    // [M, B]
   int32_t* positions = nullptr;  // [M, B, T], where VisitInputs has them
-  // Where others have tokens of a row: [T], and of masked rows all of them,
-  // [M, B, all T].
+  // If the context axis cuts rows: [T], and for masked rows [M, B, all T].
   int32_t* places = nullptr;
   int32_t* documents = nullptr;
   double* sums = nullptr;        // by cell (layout.h), then loss, tokens, votes
@@ -37,7 +36,7 @@ struct Engine::Records {
   std::vector<Range> not_here;   // cells of slabs that this rank does not have
   RngKey* step_key = nullptr;
   LossRecord* loss = nullptr;
-  // Two, by the step's number: the host may be updating when the next begins.
+  // Two, by the step's number: updates may still run when the next begins.
   UpdateControl* controls = nullptr;
   UpdateControl* ControlOf(int64_t step) const { return controls + step % 2; }
   std::unique_ptr<Event> result;  // of a step: copied to the host

@@ -1,4 +1,4 @@
-// What the engine tells a trace.
+// What the engine reports to a trace.
 #include <cstdint>
 #include <utility>
 
@@ -8,8 +8,8 @@
 namespace delink {
 
 // Bytes that an instruction exchanges on this rank; of a slab also those that
-// it reads, updates or moves between a home and a copy; of a slot those that go
-// to the host or come back.
+// it reads, updates or copies between a home and a copy; of a slot those that
+// it copies to the host or back.
 int64_t Engine::TracedBytes(const Pass& pass, const Instruction& at) const {
   const ParamStore& store = *env_.store;
   if (at.op == Op::kNorm) {

@@ -1,5 +1,5 @@
-// The engine's visits, one layer at work on one micro-batch, and what goes
-// between those of two stages.
+// The engine's visits (one layer on one micro-batch) and the transfers between
+// stages.
 #include "framework/base/at.h"
 #include "framework/step/engine_state.h"
 #include "framework/step/visit_meetings.h"
@@ -119,15 +119,15 @@ void Engine::Backward(const Pass& pass, const Instruction& at,
   std::vector<void*> apart;
   if ((at.flags & kApart) != 0) {
     apart = ApartAddresses(pass, at.layer);
-    // Padding between parameters counts nothing.
+    // Padding between parameters must be zero.
     env_.device->FillZero(
         *compute_stream_, copies_.data(),
         PlaceApart(*env_.store, pass.program.shape, at.layer).bytes);
   }
   binder_->Bind(LayerAt(at.layer), &written, apart.empty() ? nullptr : &apart);
   char* const saved = static_cast<char*>(SavedRegion(pass, at));
-  // Under recompute the output has a place behind what is saved; it is the
-  // next layer's input, long used by now.
+  // Under recompute the output is placed behind what is saved. Nobody needs it:
+  // it is the next layer's input, which has been used.
   const int64_t slot_bytes =
       At(At(layers_, at.layer).visits, Phase::kRecord).slot_bytes;
   visit.memory.Bind({.slot = saved,
@@ -144,8 +144,8 @@ void Engine::Backward(const Pass& pass, const Instruction& at,
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
 }
 
-// What is held is the visit's alone until its second half: what forward, run
-// again, has saved, then what this half saves.
+// Only this visit uses the held memory until its second half. It has what a
+// repeated forward has saved, then what this half saves.
 void Engine::BackwardInput(const Pass& pass, const Instruction& at) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
   const int32_t pool = SlotClassOf(pass.program.shape, at.layer);
@@ -178,7 +178,8 @@ void Engine::BackwardWeight(const Instruction& at,
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);
 }
 
-// A gradient leaves as that of the layer's chunk, and comes to the one before.
+// A gradient is sent from the boundary of the layer's chunk, and received into
+// that of the chunk before.
 std::unique_ptr<Pending> Engine::Exchange(const Pass& pass,
                                           const Instruction& at) {
   const bool gradient = (at.flags & kOfGradient) != 0;

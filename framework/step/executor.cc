@@ -35,7 +35,7 @@ std::vector<std::string> NamesOf(const Program& program,
   return names;
 }
 
-// Made here, unless it is there already. A collective where it is made.
+// Makes the plan, unless there is a shared one. A collective if it does.
 absl::StatusOr<std::shared_ptr<const JointPlan>> PlanTogether(
     Communicator& comm, const Executor::Options& options,
     const ProgramShape& shape, const std::vector<PassKind>& kinds) {
@@ -50,7 +50,7 @@ absl::StatusOr<std::shared_ptr<const JointPlan>> PlanTogether(
   return shared;
 }
 
-// Of the programs of all stages, by what layers are worth that nobody shares.
+// For the programs of all stages, with the FLOPs of whole layers.
 double FlopsPerMicroBatch(const std::vector<Program>& programs,
                           const std::vector<LayerPlan>& layers) {
   double sum = 0;
@@ -64,8 +64,8 @@ double FlopsPerMicroBatch(const std::vector<Program>& programs,
   return sum;
 }
 
-// Why the engine cannot do it; empty when it can. An operation has one stream
-// and one communicator.
+// Why the engine cannot run the instruction; empty: it can. An operation has
+// one stream and one communicator.
 std::string LaneError(const Instruction& at, const ShapeTable& table) {
   if (at.op == Op::kSave) return "it does not do that";
   if (at.op == Op::kRelease) return "";  // nothing is done
@@ -75,9 +75,8 @@ std::string LaneError(const Instruction& at, const ShapeTable& table) {
                       " lane, not in the ", ToString(at.lane), " lane");
 }
 
-// Of a valid program: that it is for what was asked, and that the engine can
-// run it in turn with others. Between passes all weights are where compute
-// reads them.
+// Checks that a valid program has the requested shape, and that the engine can
+// run it in turn with others. Between passes all weights are whole.
 absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
   ProgramShape shape = asked;
   if (program.kind == PassKind::kProbe) {
@@ -105,7 +104,7 @@ absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
   return absl::OkStatus();
 }
 
-// What ranks of the tensor axis update together they exchange where visits do.
+// Updates that tensor ranks do together exchange in the compute lane.
 absl::Status CheckHostUpdates(const Layout& layout, const ProgramShape& shape) {
   for (int32_t s = 0; s < shape.slabs; ++s) {
     if (!HostUpdates(shape, s) || shape.update_exchanges.empty()) continue;
@@ -159,8 +158,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   for (const PassKind kind : kinds) {
     DELINK_RETURN_IF_ERROR(e->TakePass(At(plan->Of(kind), stage), shape));
   }
-  // Ranks that share a visit may have more of it together than one alone, as
-  // keys and values of which several have the same, or not the same each.
+  // Ranks that share a visit may do more work together than one alone: several
+  // may have the same keys and values, or unequal numbers of them.
   const bool alone = shape.tensor == 1 && shape.context == 1;
   e->flops_per_micro_batch_ = FlopsPerMicroBatch(
       plan->Of(PassKind::kStep),
@@ -180,7 +179,7 @@ StepMemory Executor::MemoryOn(const ParamStore& store,
                               const std::vector<LayerPlan>& layers) const {
   StepMemory memory = SizeStep(store, layers, options_.batch, passes_);
   const int64_t scratch = env_.optimizer->ScratchBytes(store);
-  // An update works where visits do: when they are over.
+  // Updates use the workspace of visits, when these are over.
   memory.workspace = std::max(memory.workspace, scratch);
   if (!program().shape.host_updates.empty()) memory.host_scratch = scratch;
   return memory;

@@ -1,10 +1,10 @@
-// The executor: what a stage asks of its model. Each thing asked is a pass: a
+// The executor does what a stage asks of its model. Each request is a pass: a
 // program that the planner writes, the validator proves and the engine runs
 // (docs/step-program.md).
 //
-// It allocates device memory in Create only; pinned memory of the host, for
-// exchanges, in the first step that wants it (memory.h). One thread drives it;
-// the lanes but compute may have a thread of their own.
+// It allocates device memory in Create only. Pinned host memory for exchanges
+// is allocated in the first step that needs it (memory.h). One thread drives
+// the executor; the lanes other than compute may have one further thread.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +28,9 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   bool skipped = false;  // not finite or too large: nothing was updated
   double votes = 0;      // of all ranks; see StepWatch
-  // How long this rank's compute lane waited for what ranks exchange, as its
-  // thread saw it: where the device works by itself, that waits for the device
-  // with it.
+  // How long this rank's compute lane waited for exchanges between ranks, as
+  // its thread saw it. If the device is asynchronous, this includes waiting for
+  // the device.
   WaitedSeconds waited;
 };
 
@@ -41,13 +41,12 @@ class Executor {
     BatchShape batch;
     int32_t micro_batches = 1;
     Planner planner;
-    // Blocks that recompute besides those of which the planner says so
-    // (recompute.h).
+    // Blocks that recompute in addition to the planner's (recompute.h).
     std::vector<bool> recompute = {};
     int32_t ahead = 1;  // copies of planes (layout_shape.h)
     uint64_t seed = 1;
     double clip = 0, clip_value = 0;  // as UpdateControl's
-    bool lane_threads = false;        // a thread for the lanes but compute
+    bool lane_threads = false;        // as Engine::Options'
     bool probes = false;              // Probe will be called
     // Optional: where the first of several executors of the same shape leaves
     // the plan of all stages, for the others in the same process.
@@ -55,50 +54,48 @@ class Executor {
   };
 
   // Plans, validates, measures and allocates. `store` has gradients and the
-  // optimizer's states. A collective of `env.compute`: ranks whose programs
-  // differ are all told so. Of valid programs those run that are of the shape
-  // asked for (a probe may have fewer micro-batches), have every instruction
-  // in its lane (LaneOf), have no kSave, and leave all weights
-  // whole for whichever pass comes next: a kGather follows its kUpdate.
+  // optimizer's states. A collective of `env.compute`: if programs differ, all
+  // ranks get an error. A valid program is refused unless it has the requested
+  // shape (a probe may have fewer micro-batches), has every instruction in its
+  // lane (LaneOf), has no kSave, and leaves all weights whole for the next pass
+  // (each kGather follows its kUpdate).
   static absl::StatusOr<std::unique_ptr<Executor>> Create(
       const Env& env, const Options& options);
 
   // One optimizer step, number `step` (from 1), at learning rate `lr`: Begin
   // gives it to the device, Finish waits for its result, not for its updates
-  // (Drain does). Between them the host is free where the device works by
-  // itself; the batch lives until Finish, and nothing else is called here. A
-  // gradient norm above `skip_above` (0: none) skips it.
+  // (Drain does). Between them the host is free if the device is asynchronous;
+  // the batch must live until Finish, and nothing else may be called here. A
+  // gradient norm above `skip_above` (0: no limit) skips the step.
   absl::Status Begin(const HostBatch& batch, int64_t step, double lr,
                      double skip_above = 0);
   StepResult Finish();
   // Both.
   absl::StatusOr<StepResult> TrainStep(const HostBatch& batch, int64_t step,
                                        double lr);
-  // As TrainStep, but for the gradients alone: they are in the store, reduced,
-  // and nothing is updated.
+  // As TrainStep, but updates nothing: leaves reduced gradients in the store.
   absl::StatusOr<StepResult> Gradients(const HostBatch& batch, int64_t step);
   // How far the gradients of the layers that share a slab agree, for each slab
   // that several blocks share: of the batch's first micro-batch on each rank,
-  // averaged over the ranks. Nothing but the gradient planes is changed; takes
-  // the host's time. Collective. Needs Options::probes, which are refused where
-  // such blocks are of several stages of a pipeline.
+  // averaged over the ranks. Changes only the gradient planes; the host waits.
+  // Collective. Needs Options::probes.
   absl::StatusOr<std::vector<SlabAgreement>> Probe(const HostBatch& batch,
                                                    int64_t step);
   // Loss sum and counted targets of a batch over all ranks; dropout off,
   // nothing changed.
   absl::StatusOr<LossRecord> Evaluate(const HostBatch& batch);
-  // After a step that was skipped: which layer or slab is not finite first, and
-  // on which rank. Collective; runs the batch again.
+  // After a skipped step: the first layer or slab with a number that is not
+  // finite, and its rank. Collective; runs the batch again.
   absl::StatusOr<std::string> Diagnose(const HostBatch& batch, int64_t step);
   // Of the last step: the norm of each logical slab's gradient over all ranks,
-  // before clipping. The squares of all of them add up to that of StepResult.
+  // before clipping. Their squares add up to that of StepResult::grad_norm.
   std::vector<double> GradientNorms() const;
   // The norm of each logical slab's parameters as they are now. Waits for all
   // lanes; changes nothing. Collective.
   absl::StatusOr<std::vector<double>> WeightNorms() {
     return engine_->WeightNorms();
   }
-  // Waits for all lanes: before anybody else touches the store.
+  // Waits for all lanes; must be called before others touch the store.
   absl::Status Drain() { return engine_->Drain(); }
 
   // Of the optimizer step.
@@ -106,16 +103,16 @@ class Executor {
   const Analysis& analysis() const { return step_pass().analysis; }
   const StepMemory& memory() const { return memory_; }
   MemoryAccount account() const { return AccountOf(*env_.store, memory_); }
-  // What visits take, by layer.
+  // Memory and work of visits, by layer.
   const std::vector<LayerPlan>& layers() const { return engine_->layers(); }
-  // What `memory` would be on another rank of its stage of the pipeline, which
-  // has `store` and whose visits are as `layers` say (MeasureLayers).
+  // `memory` as it is on another rank of the same pipeline stage, with that
+  // rank's `store` and `layers` (MeasureLayers).
   StepMemory MemoryOn(const ParamStore& store,
                       const std::vector<LayerPlan>& layers) const;
-  // Of slots that go to the host; null where none do.
+  // Memory of stored slots; null if no slot is stored.
   const HostArena* stored() const { return engine_->stored(); }
-  // Of forward and backward of one micro-batch over all stages, recompute
-  // included, as one rank would compute it: the same for every layout.
+  // FLOPs of forward and backward of one micro-batch over all stages, including
+  // recompute, as if one rank computed all: the same for every layout.
   double flops_per_micro_batch() const { return flops_per_micro_batch_; }
 
  private:
@@ -134,7 +131,7 @@ class Executor {
   StepMemory memory_;
   double flops_per_micro_batch_ = 0;
   std::unique_ptr<Engine> engine_;
-  WaitedSeconds waited_before_;  // the pass that is under way
+  WaitedSeconds waited_before_;  // before the pass under way
   std::optional<ProfileRange> step_range_;
 };
 

@@ -1,4 +1,4 @@
-// What a step works on, on the host: all micro-batches of this rank.
+// The batch of a step in host memory: all micro-batches of this rank.
 #pragma once
 
 #include <cstdint>

@@ -17,7 +17,7 @@
 namespace delink {
 namespace {
 
-// In place of a rank where something goes.
+// Ends of a way over the bus, in place of a rank.
 constexpr int kToDevice = -1, kToHost = -2;
 
 // One of both steps, counted on.
@@ -65,7 +65,7 @@ class JointExecution {
   }
 
  private:
-  // What an instruction is on every rank that meets in it.
+  // An instruction's key, equal on every rank that meets in it.
   using Key = std::tuple<Op, Lane, int32_t, int32_t, int32_t, uint8_t>;
   static Key KeyOf(const Instruction& i) {
     // The two ends of a transfer are in lanes of their own.
@@ -166,7 +166,7 @@ class JointExecution {
     }
   }
 
-  // Once round the lanes; whether anything was.
+  // Goes once round the lanes; whether anything was completed.
   bool CompleteHeads() {
     bool progress = false;
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
@@ -184,7 +184,7 @@ class JointExecution {
     return progress;
   }
 
-  // That which is ready first; false where none is.
+  // Completes the one that is ready first; false: none is.
   bool CompleteTransfer() {
     if (costs_ == nullptr) return false;
     Waiting first;
@@ -226,7 +226,7 @@ class JointExecution {
   }
 
   // When the next instruction of a lane can begin with all that it meets; none
-  // where one of them is not ready.
+  // if one of them is not ready.
   std::optional<double> ReadyAt(int rank, int32_t head) const {
     const RankProgress& own = ranks_[rank];
     if (!own.IsReady(head)) return std::nullopt;
@@ -265,8 +265,8 @@ class JointExecution {
     return costs_(rank.rank, position % rank.count);
   }
 
-  // Of what `waits`, in a rank that is stuck: the instruction that must come
-  // first and waits for other ranks alone.
+  // Follows `waits`, on a stuck rank, to the instruction that must come first
+  // and waits for other ranks alone.
   Waiting FirstOf(Waiting waits) const {
     const RankProgress& own = ranks_[waits.rank];
     while (!own.IsReady(waits.position)) {
@@ -274,7 +274,7 @@ class JointExecution {
     }
     return waits;
   }
-  // Of such an instruction: that of another rank for which it waits.
+  // The instruction of another rank for which such an instruction waits.
   Waiting NextOf(const Waiting& waits) const {
     const RankProgress& own = ranks_[waits.rank];
     for (const Partner& place : own.met[waits.position % own.count]) {
@@ -286,7 +286,7 @@ class JointExecution {
     return waits;
   }
 
-  // Who waits for each other in turn.
+  // Names the ranks that wait for each other in turn.
   absl::Status Deadlock(const Waiting& stuck) const {
     std::vector<Waiting> cycle = {FirstOf(stuck)};
     for (;;) {
@@ -318,8 +318,7 @@ class JointExecution {
   const Costs& costs_;
   const size_t stages_;
   std::vector<RankProgress> ranks_;  // by column, stage
-  // From one of these to another, or WayOf its bus: when nothing goes that way
-  // any more.
+  // By way, from one of these to another or WayOf its bus: when it is free.
   std::map<std::pair<int, int>, double> free_;
 };
 

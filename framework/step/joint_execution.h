@@ -1,24 +1,22 @@
-// The programs of several ranks, executed together without doing anything: do
-// they end, and when. Part of ValidatePrograms.
+// Simulates the programs of several ranks together: whether and when they end.
+// Part of ValidatePrograms.
 //
 // Lanes keep their order, each instruction waits for fixed others, and meetings
-// have fixed members: nobody ever has a choice, so if one execution ends, all
+// have fixed members. No rank ever has a choice, so if one execution ends, all
 // do.
 //
-// What is sent stays in a column, a rank of each stage, collectives are of
-// whole stages, or of those of their ranks that differ in tensor and context
-// place. So where the columns are equal an execution of one is one of all, in
-// which they go in step: one column stands for any number.
+// Transfers stay in a column, which has one rank of each stage. Collectives are
+// of whole stages, or of those of their ranks that differ in tensor and context
+// place. So if columns are equal, executing one executes all of them in step:
+// one column stands for any number.
 //
-// A visit that exchanges something is one meeting of all that take part in its
-// exchanges, which CheckVisitMeetings has found to be alike: nobody is through
-// with it before all have begun it, and nobody does anything else in that lane
-// meanwhile.
+// A visit with exchanges is one meeting of all ranks that take part in them;
+// CheckVisitMeetings has found their exchanges to be alike. No rank finishes it
+// before all have begun it, or does anything else in that lane meanwhile.
 //
-// Nor do costs give anybody a choice, but for transfers and copies of several
-// lanes that go the same way: those are done when nothing else can be, the
-// first that is ready first, and what they make possible is not ready before
-// they are.
+// Costs give no rank a choice either, except for transfers and copies of
+// several lanes that share a way. Those are done when nothing else can be, the
+// first that is ready first; what they make possible is not ready before them.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +37,9 @@ struct Interval {
 // What an instruction takes.
 struct Cost {
   double time = 0;
-  // Of a kSend or kRecv: for so long of that, from its begin on, nothing else
-  // goes the way from the one rank to the other; of a copy over the bus its
-  // way of the rank's.
+  // The part of it, from its begin on, in which nothing else uses the same way:
+  // for a kSend or kRecv from the one rank to the other, for a copy over the
+  // rank's bus in its direction.
   double busy = 0;
 };
 // By rank and the instruction's index.
@@ -53,14 +51,14 @@ struct JointTimes {
   Intervals first, second;  // step
 };
 
-// Of columns that CheckMeetings passes, of all places of a stage or of distinct
-// ones where visits exchange nothing, two steps are executed: each lane in its
+// Executes two steps of columns that CheckMeetings passes: all places of a
+// stage or, if visits exchange nothing, distinct ones. Each lane runs in its
 // order, each instruction once its dependencies are complete, with all that it
-// meets. InvalidArgument names a rank and an instruction that would wait for
-// ever. Otherwise when the instructions run. What is done together begins when
-// all are ready and takes what it takes the slowest of them; transfers of a way
-// begin in the order in which both ends are ready. Without costs all take
-// nothing.
+// meets. Returns when the instructions run, or an InvalidArgument that names a
+// rank and an instruction that would wait for ever. Instructions that meet
+// begin when all are ready and take the time of the slowest; transfers of a way
+// begin in the order in which both ends are ready. Without costs none takes
+// time.
 absl::StatusOr<JointTimes> ExecuteTogether(const std::vector<Column>& columns,
                                            const Costs& costs = nullptr);
 

@@ -1,6 +1,6 @@
 // The programs of all stages of a pipeline. Every rank writes and proves all of
-// them from the same inputs, and compares no more than their digest with the
-// others: no rank sees another's, and yet all are known to fit.
+// them from the same inputs, and compares only their digest with other ranks.
+// So all are known to fit, without sending programs between ranks.
 #pragma once
 
 #include <map>
@@ -28,8 +28,8 @@ class JointPlan {
   }
   // How many ranks it is for.
   int ranks() const;
-  // A line for each thing in which plans may differ: where visits exchange
-  // something kExchangesTitle, then an exchange a line; by kind and stage a
+  // A line for each thing in which plans may differ. If visits exchange
+  // something: kExchangesTitle, then an exchange a line. By kind and stage: a
   // title, the shape, then an instruction a line.
   static constexpr char kExchangesTitle[] = "what visits exchange";
   std::string Text() const;

@@ -13,7 +13,7 @@
 
 namespace delink {
 
-// As long as the caller waits for an instruction; `counts`: in a run.
+// Lives while the caller waits for an instruction; `counts`: in a run.
 class LaneRunner::Wait {
  public:
   Wait(LaneRunner& lanes, int32_t index, bool counts = true)
@@ -128,7 +128,7 @@ void LaneRunner::DealOut(const Pass& pass) {
 }
 
 absl::Status LaneRunner::Drain() {
-  // Without a thread all of it was waited for by Run.
+  // Without a thread, Run has waited for everything.
   const int32_t awaited = threads_ ? Outstanding() : -1;
   std::optional<Wait> wait;
   if (awaited >= 0) wait.emplace(*this, awaited, false);
@@ -154,7 +154,7 @@ absl::Status LaneRunner::RunOne(const Begun& run, int32_t index) {
 }
 
 absl::Status LaneRunner::WaitUntilReady(const Begun& run, int32_t index) {
-  // What may begin beside this instruction begins first.
+  // Instructions that can overlap with this one begin first.
   if (!threads_) (void)Advance();
   int32_t awaited = -1;
   {
@@ -187,8 +187,8 @@ absl::Status LaneRunner::WaitForAll() {
   return DriveUntil(nullptr, 0);
 }
 
-// What an instruction of compute has posted. Whatever other lanes meet with: it
-// must be finished.
+// Waits for what a compute instruction has posted. It must be finished even if
+// other lanes fail.
 absl::Status LaneRunner::WaitFor(Pending& pending, int32_t index) {
   DELINK_ASSIGN_OR_RETURN(bool done, pending.Test());
   if (done) return absl::OkStatus();
@@ -225,7 +225,7 @@ absl::Status LaneRunner::DriveUntil(const Begun* run, int32_t index) {
   }
 }
 
-// Once round the lanes: what is under way is tested, what is ready begun.
+// Goes once round the lanes: tests operations under way, begins what is ready.
 LaneRunner::Round LaneRunner::Advance() {
   MarkThoseThatBegin();
   Round round;
@@ -272,8 +272,8 @@ void LaneRunner::Step(Queue& queue, Round& round) {
   changed_.notify_all();
 }
 
-// After an error, or to end: nothing more begins. In turn, because what a lane
-// of another rank waits for may be the next stage of any lane here.
+// After an error, or to end: begins nothing more. It tests all lanes in turn,
+// because another rank may wait for the next part of any operation here.
 void LaneRunner::Finish() {
   Backoff backoff;
   while (true) {
@@ -308,7 +308,7 @@ void LaneRunner::RunLanes() {
   changed_.notify_all();
 }
 
-// Until the caller has done something since it was `seen`; where something is
+// Sleeps until the caller has done something since `seen`; if an operation is
 // under way, no longer than `backoff` says.
 void LaneRunner::Rest(Backoff* backoff, int64_t seen) {
   using std::chrono::microseconds;

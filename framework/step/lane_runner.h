@@ -1,25 +1,25 @@
-// Runs passes over lanes: each lane in its own order, every instruction after
-// what it depends on.
+// Runs the instructions of passes: each lane in its own order, each instruction
+// after its dependencies.
 //
-// An instruction is begun, and is then complete at once or when what it has
-// posted is. The compute lane is the caller's thread. All other lanes are
-// driven by one event loop, of a thread of its own or, without, of the caller:
-// before each instruction of compute and while compute waits. Nothing in it
-// blocks: a lane whose operation waits for another rank holds up no other lane
-// of this one. So two neighbours that both send, each in one lane, and both
-// receive in another, get past each other.
+// An instruction is complete at once or, if it posts an operation, when that is
+// complete. The compute lane runs on the caller's thread. One event loop drives
+// all other lanes: on a separate thread or, without one, on the caller's,
+// before each compute instruction and while compute waits. The loop never
+// blocks: a lane whose operation waits for another rank does not hold up the
+// other lanes of this rank. So two neighbours that both send in one lane and
+// receive in another do not block each other.
 //
-// What runs when is thereby what the validator's joint execution has executed:
-// lanes in order, one operation of each under way, an instruction begun once
-// all that it depends on is complete, with and without a thread. A program that
-// it passed does not deadlock here.
+// The order is the one that the validator's joint execution assumes, with and
+// without a thread: lanes in order, at most one operation of each under way, an
+// instruction begun once its dependencies are complete. So a program that the
+// validator passed does not deadlock here.
 //
-// Errors. The first of any lane ends all: nothing more is begun, by any lane,
-// but what is under way is waited for, because its buffers are in use. That
-// ends where the error is the transport's, which then fails all that is under
-// way. Whoever makes an error that other ranks cannot know of ends the group
-// first (Communicator::Abort), or this waits for them for ever. The same goes
-// for destroying a runner that was not drained while other ranks go on.
+// Errors. After the first error no lane begins anything more, but operations
+// under way are waited for, because their buffers are in use. The transport
+// fails these operations if the error is its own, so that the wait ends. Code
+// that makes an error of which other ranks cannot know must end the group first
+// (Communicator::Abort), or the wait never ends. The same holds for destroying
+// a runner that was not drained while other ranks go on.
 #pragma once
 
 #include <array>
@@ -40,12 +40,12 @@
 
 namespace delink {
 
-// Of the compute lane, as its thread saw it.
+// How long the compute lane waited, as its thread saw it.
 struct WaitedSeconds {
   double all = 0;  // for other lanes and for what it has posted itself
-  // Of that for other stages of a pipeline: for what they send and receive,
-  // and in kNorm, which all are at when the last is through. Counted by what
-  // is waited for first.
+  // The part of it for other stages of a pipeline: for transfers, and in kNorm,
+  // where all stages wait for the last. A wait counts by what it waits for
+  // first.
   double stages = 0;
 
   WaitedSeconds operator-(const WaitedSeconds& before) const {
@@ -55,50 +55,50 @@ struct WaitedSeconds {
 
 class LaneRunner {
  public:
-  // Begins an instruction: its index, and the step as Run was told it. Null
-  // where it is complete on return, and so never fails. Called by the thread
-  // that drives the lane, which also tests what it gives; of a lane, when the
-  // instruction before is complete.
+  // Begins the instruction `index`; `step` is the name that Run got. Null: it
+  // is complete on return and has not failed. Called by the thread that drives
+  // the lane, which also tests the result; within a lane, when the instruction
+  // before is complete.
   using Execute = std::function<std::unique_ptr<Pending>(
       const Pass& pass, int32_t index, int64_t step)>;
 
-  // Told by the caller's thread when it begins to wait: in Run, until an
-  // instruction of another lane is complete, or its own, or something within
-  // that, in Drain for the others; and when that is over (-1).
+  // Called by the caller's thread when it begins to wait for an instruction: in
+  // Run for one of another lane, for its own or for an exchange within that, in
+  // Drain for the other lanes. Called with index -1 when the wait ends.
   using Waits =
       std::function<void(const Pass& pass, int32_t index, int64_t step)>;
 
-  // With `threads`, all lanes but compute have a thread, one for all of them
-  // and for all passes.
+  // With `threads`, one thread drives all lanes other than compute, for all
+  // passes.
   LaneRunner(bool threads, Execute execute, Waits waits = nullptr);
   ~LaneRunner();
   LaneRunner(const LaneRunner&) = delete;
   LaneRunner& operator=(const LaneRunner&) = delete;
 
   // Runs a pass, which must outlive the runner; `name` goes to Execute. Returns
-  // when the compute lane is through; instructions of other lanes may, with a
-  // thread, still be under way, and are ordered against the next run of the
-  // same pass. Another pass than the last may be given when all of that is
-  // complete (Drain). An error begins with the instruction's name.
+  // when the compute lane is done. With a thread, instructions of other lanes
+  // may still be under way; the next run of the same pass is ordered against
+  // them. They must be complete (Drain) before another pass runs. An error
+  // begins with the instruction's name.
   absl::Status Run(const Pass& pass, int64_t name);
-  // For an instruction of compute that waits on the host while it is begun: as
-  // Run waits, so that the other lanes go on meanwhile.
+  // For a compute instruction that waits on the host while it is begun: the
+  // other lanes go on meanwhile, as when Run waits.
   absl::Status WaitWithin(Pending& pending) { return WaitFor(pending, begun_); }
   // Waits for everything; after an error for all that is under way.
   absl::Status Drain();
-  // In all runs. Called by the thread that calls Run.
+  // Over all runs. Called by the thread that calls Run.
   const WaitedSeconds& waited() const { return waited_; }
 
  private:
-  // A run of a pass: number `step` since another pass ran, from 1.
+  // Run number `step` of a pass, from 1, since another pass ran.
   struct Begun {
     const Pass* pass = nullptr;
     int64_t step = 0;
     int64_t name = 0;
   };
-  // The compute lane's has instructions alone. What is not written under the
-  // mutex belongs to the event loop; the instructions stay as long as there are
-  // runs.
+  // The compute lane's queue has only instructions. Fields that are not written
+  // under the mutex belong to the event loop. The instructions do not change
+  // while there are runs.
   struct Queue {
     std::vector<int32_t> instructions;  // of the pass
     std::deque<Begun> runs;             // not complete, the oldest first
@@ -158,7 +158,7 @@ class LaneRunner {
   std::condition_variable changed_;
   // How often the caller did what other lanes may wait for.
   int64_t changes_ ABSL_GUARDED_BY(mutex_) = 0;
-  // By instruction of the last pass: how often it is complete.
+  // By instruction of the last pass: how often it has completed.
   std::vector<int64_t> done_ ABSL_GUARDED_BY(mutex_);
   std::array<Queue, kLanes> queues_;             // by lane
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // the first error

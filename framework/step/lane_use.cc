@@ -33,8 +33,8 @@ char LetterOf(const Instruction& at) {
   return 's';
 }
 
-// Steps are alike: what one does ahead of itself the one before has seen of the
-// next, and what is late comes again in it.
+// All steps are alike, so work that begins before this step or ends after it is
+// moved into it by whole steps.
 std::array<Spans, kLanes> SpansOf(const Program& program, const StepTime& time,
                                   size_t rank) {
   std::array<Spans, kLanes> lanes;

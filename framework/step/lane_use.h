@@ -1,5 +1,5 @@
-// What the lanes of a rank do in a step of many, and what of it hides under
-// what the rank computes: of a joint execution with costs.
+// What the lanes of a rank do in a step of many, and how much of it overlaps
+// with compute, from a joint execution with costs.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ struct LaneUse {
   Lane lane = Lane::kCompute;
   double busy = 0;    // seconds of a step
   double hidden = 0;  // of these, while the compute lane is busy as well
-  // The step from its begin to its end, a letter for what takes most of a
-  // column: '.' nothing; in and out w, g, s for planes of weights, gradients
-  // and state, a for activations; else the first letter of the instruction.
+  // The step from its begin to its end. A column's letter is what takes most of
+  // its time: '.' nothing; w, g, s copies of weights, gradients and state, a of
+  // activations; else the first letter of the instruction.
   std::string picture;
 };
 
@@ -27,9 +27,9 @@ struct RankLanes {
   std::vector<LaneUse> uses;
 };
 
-// Of the rank number `rank` of those executed, whose program it is: the lanes
-// that take time in a step, in the order of Lane. Instructions that take none
-// are not seen.
+// The lanes that take time in a step, in the order of Lane. `rank` is the
+// number of the rank among those executed, `program` its program. Instructions
+// that take no time are left out.
 std::vector<LaneUse> UseOfLanes(const Program& program, const StepTime& time,
                                 size_t rank, int columns);
 

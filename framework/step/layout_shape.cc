@@ -69,10 +69,10 @@ void AddCopies(const Layout& layout, int32_t ahead, bool late,
       const PlanePlacement place = PlacementOf(row, planes);
       of.push_back(-1);
       if (place.tier == Tier::kDevice) continue;
-      // What the host updates it also has the state of.
+      // The host has the state of slabs that it updates.
       const bool host = row.update == Tier::kHost;
       if (planes == PlaneSet::kState && host) continue;
-      // Weights that stay are updated where they are.
+      // Resident weights are updated in the copy that visits read.
       if (planes == PlaneSet::kUpdated && (host || place.resident)) continue;
       const int64_t size = At(layout.slabs(), slab.logical).elements;
       const auto next = static_cast<int32_t>(shape->copies.size());

@@ -1,4 +1,4 @@
-// What programs need to know of a layout.
+// What programs need to know about a layout.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace delink {
 
-// The same on every rank, but for slot classes and exchanges, which come with
-// measured layers (measure.h). Of slabs with a home that is not the device,
-// copies of a set of planes are a class where their logical slabs are of one
-// size: of those that are resident one each, of others as many as a layer works
-// on at a time, and, where there are more, `ahead` more, which come or go
-// meanwhile. Weights have copies for updates besides those for visits where
-// updates may be `late`.
+// The shape of a layout, the same on every rank. It lacks slot classes and
+// exchanges, which need measured layers (measure.h). Host-resident planes of a
+// set share a class of copies if their logical slabs have the same size. If
+// the planes also have a resident copy, each slab has its own. Otherwise there
+// are as many copies as a layer or an update works on at a time and, if there
+// are more such slabs, up to `ahead` more for prefetch and eviction. If updates
+// may be `late`, weights have separate copies for updates.
 ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches,
                      int32_t ahead = 1, bool late = false);
 
@@ -24,12 +24,12 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches,
 std::vector<std::vector<VisitExchange>> UpdateExchangesOf(
     const Layout& layout, const SlabOptimizer& optimizer, DType type);
 
-// Updates that work on elements alone and so need nothing of the compute lane:
-// no scratch memory, and no other ranks.
+// Whether updates treat each element alone. Then they need nothing of the
+// compute lane: no scratch memory, and no exchanges with other ranks.
 bool MayBeLate(const SlabOptimizer& optimizer);
 
-// ProgramShape::late_updates: of slabs whose state comes to the device and
-// goes, where updates MayBeLate.
+// ProgramShape::late_updates: slabs that the device updates in copies
+// (HasCopiesForUpdates), if updates MayBeLate.
 std::vector<bool> LateUpdatesOf(const ProgramShape& shape,
                                 const SlabOptimizer& optimizer);
 

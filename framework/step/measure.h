@@ -1,6 +1,6 @@
 // Measures what each layer needs for a visit, by running it on the meta device
-// in place of the one that is to train: the same code plans its memory and
-// counts its work.
+// instead of the training device: the same code plans its memory and counts its
+// work.
 #pragma once
 
 #include <cstdint>
@@ -22,57 +22,57 @@ struct BatchShape {
   // Ranks between which the tokens of a row are cut (context_cut.h).
   int64_t context = 1;
   int64_t tokens() const { return micro_batch * seq; }
-  // Of each row those that a rank has; and of all rows.
+  // The tokens that a rank has, of each row and of all rows.
   int64_t local_seq() const { return seq / context; }
   int64_t local_tokens() const { return micro_batch * local_seq(); }
 };
 
 struct LayerPlan {
-  VisitPlan visits;  // of blocks alone also the halves of backward
-  Shape input;       // [B, T] i32 for the prologue, else [B, T, D], T here of
-                     // the context's part; [1, B T / tensor, D] of sequences
+  VisitPlan visits;  // halves of backward only for blocks
+  Shape input;       // [B, T] i32 for the prologue, else [B, T, D]; T is of the
+                     // context's part. With `sequence` [1, B T / tensor, D]
   Shape output;      // of the prologue and blocks
   double flops = 0;
   double backward_flops = 0;
-  double weight_flops = 0;  // of those, what the second half of backward has
+  double weight_flops = 0;  // of those, the second half's
   VisitExchanges exchanges;
 };
 
-// Of an instruction that is of the layer: what it computes, and of forward what
-// its backward repeats. None where it is no visit.
+// The FLOPs of an instruction of the layer; `recompute` is the forward that its
+// backward repeats. All 0 if it is no visit.
 struct VisitFlops {
   double forward = 0, backward = 0, recompute = 0;
 };
 VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at);
 
 struct MeasureOptions {
-  DeviceKind device = DeviceKind::kCpu;  // of its kind
+  DeviceKind device = DeviceKind::kCpu;  // the kind of the training device
   std::vector<int> visited;              // blocks, as SharingMap::visited
   DType dtype = DType::kF32;             // of weights and activations
   bool bf16_gradients = false;
   BatchShape batch;
   AccumulateFn accumulate = nullptr;
-  // Visits are those of `rank` of the mesh, whose axes data and pipeline say
-  // nothing; `sequence` as in Layout::Options. Of the ranks of a stage plans
-  // differ in memory and work where pieces of parameters are uneven.
+  // Visits are those of `rank` of the mesh, whose data and pipeline axes do not
+  // matter; `sequence` as in Layout::Options. If pieces of parameters are
+  // uneven, the plans of a stage's ranks differ in memory and work.
   Mesh mesh = {};
   int rank = 0;
   bool sequence = false;
-  // Of a plan only shapes and FLOPs, at a fraction of the time.
+  // Measures only shapes and FLOPs, in a fraction of the time.
   bool work_alone = false;
 };
 
 // One plan for each layer that is visited, by place. Parameters are left
-// unbound. The mesh's context says how rows are cut, not the batch's.
+// unbound. The mesh's context axis says how rows are cut, not the batch's.
 std::vector<LayerPlan> MeasureLayers(Sequential& model,
                                      const ParamRegistry& registry,
                                      const MeasureOptions& options);
-// For a store's device, blocks, types, layout and rank.
+// The same with a store's device, blocks, types, layout and rank.
 std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
                                      AccumulateFn accumulate);
-// Shapes and FLOPs of the layers of the store's model where one rank has all of
-// it: what the model is worth, however ranks share it.
+// Shapes and FLOPs of the layers of the store's model as if one rank had all of
+// it: the model's work, however ranks share it.
 std::vector<LayerPlan> MeasureWork(Sequential& model, const ParamStore& store,
                                    const BatchShape& batch,
                                    AccumulateFn accumulate);

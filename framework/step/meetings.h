@@ -1,12 +1,12 @@
 // What the programs of several ranks do together, and in which order. Part of
 // ValidatePrograms.
 //
-// An instruction meets those of other ranks that it is done together with: a
-// kReduce, or a kGather, those of the ranks that have the
-// slab, of its data place alone where it is a probe's, kNorm and kSum those of
-// all ranks, a kSend its one kRecv, a kProbe those of the ranks that each have
-// a part of the gradient that it takes, a visit that exchanges something those
-// of the ranks it exchanges that with (visit_meetings.h).
+// An instruction meets the instructions of other ranks that are done together
+// with it. A kReduce or kGather meets those of the ranks that have the slab (in
+// a probe, only of its data place), kNorm and kSum those of all ranks, a kSend
+// its one kRecv, a kProbe those of the ranks that have parts of the gradient
+// that it takes, and a visit those of the ranks with which it exchanges
+// something (visit_meetings.h).
 #pragma once
 
 #include <cstdint>
@@ -35,11 +35,11 @@ bool IsTransfer(const Instruction& i);
 Instruction OppositeOf(Instruction transfer);
 int32_t PartnerOf(const Program& program, const Instruction& transfer);
 
-// Which instructions ranks do together, transfers apart.
+// Which instructions ranks do together, except transfers.
 class Collectives {
  public:
   explicit Collectives(const ProgramShape& shape);
-  // Whether all ranks of the stage do it, one as `i` is, with others.
+  // Whether all ranks of the stage do instructions like `i` with other ranks.
   bool IsOf(int32_t stage, const Instruction& i) const;
 
  private:
@@ -48,11 +48,11 @@ class Collectives {
   std::vector<int32_t> stage_of_;  // by layer
 };
 
-// Each program must be one that ValidateProgram passes, all are of one shape
-// and kind; columns that are equal need one entry only. Of two ranks the
-// collectives of a lane that are of both must have one order, and what one
-// sends to the other that in which the other receives it. InvalidArgument names
-// a rank and the first instruction that is otherwise.
+// Each program must be one that ValidateProgram passes; all are of one shape
+// and kind; equal columns need only one entry. For any two ranks, the
+// collectives of a lane that both take part in must have the same order, and
+// sends from one to the other must have the order of the receives.
+// InvalidArgument names a rank and the first instruction that breaks this.
 absl::Status CheckMeetings(const std::vector<Column>& columns);
 
 }  // namespace delink

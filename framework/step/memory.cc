@@ -56,7 +56,7 @@ int64_t LargestShard(const ParamStore& store) {
   return bytes;
 }
 
-// Of what a probe reduces, over the ranks of one data place.
+// The same for a probe's reductions, over the ranks of one data place.
 int64_t LargestShardOf(const ParamStore& store, const Program& probe) {
   int64_t bytes = 0;
   for (const Instruction& at : probe.instructions) {
@@ -68,7 +68,7 @@ int64_t LargestShardOf(const ParamStore& store, const Program& probe) {
   return bytes;
 }
 
-// And over those of one visit, before that.
+// The same for what a probe first sums over the ranks of one visit.
 int64_t LargestShardOfVisits(const ParamStore& store, const Program& probe) {
   const ShapeTable table(probe.shape);
   int64_t bytes = 0;
@@ -109,7 +109,7 @@ int64_t RecordBytes(const StepMemory& memory) {
          AlignUp(memory.sums * SizeOf(DType::kF64)) + 3 * kAlignment;
 }
 
-// By class of copies: as large as the largest here of a slab of it.
+// By class of copies: as large as its largest slab on this rank.
 std::vector<StepMemory::SlotPool> SizeFetched(const ParamStore& store,
                                               const Program& any) {
   std::vector<StepMemory::SlotPool> pools;
@@ -168,7 +168,7 @@ StepMemory SizeStep(const ParamStore& store,
   m.pools.resize(passes.begin()->second.analysis.slots.size());
   m.held.resize(passes.begin()->second.analysis.held.size());
   m.stored.resize(passes.begin()->second.analysis.stored.size());
-  // Of what is sent only the input itself is here.
+  // A slot for sending has only the input.
   if (any.shape.stages > 1) m.pools.back().bytes = m.boundary_bytes;
   for (int32_t l = 0; l < any.shape.layers; ++l) {
     if (StageOf(any.shape, l) != any.stage) continue;
@@ -209,12 +209,12 @@ StepMemory SizeStep(const ParamStore& store,
   for (size_t p = 0; p < m.stored.size(); ++p) {
     m.stored[p].bytes = m.pools[p].bytes;
   }
-  // A probe's reductions begin while it keeps others apart.
+  // A probe's reductions begin while it keeps other gradients apart.
   m.staging = apart;
   m.probe_staging = apart + AlignUp(with_apart);
   m.copies = std::max(AlignUp(LargestShard(store)),
                       m.probe_staging + AlignUp(of_visits));
-  // Squares of what is kept apart are summed up where visits work.
+  // Squares of gradients kept apart are summed in the visits' workspace.
   if (apart > 0) Grow(&m.workspace, LargestSums(store) - m.scratch_slot);
   m.records = RecordBytes(m);
   m.fetched = SizeFetched(store, any);

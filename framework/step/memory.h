@@ -1,10 +1,9 @@
-// How much memory a stage takes, and where in it everything is: the account
-// that is printed before the first step, and that the executor then allocates
-// to the byte.
+// How much memory a stage takes, and where everything is in it. This account is
+// printed before the first step; the executor then allocates exactly so much.
 //
-// Of the host's memory nothing is in it: neither what is pinned for exchanges
-// of a device that they cannot read (stream_communicator.h), for each stream as
-// much as its largest, nor the optimizer's or a loader's.
+// Of host memory only MemoryAccount::host is counted. Not counted are memory
+// pinned for exchanges of device memory (stream_communicator.h; for each stream
+// as much as its largest exchange) and other memory of optimizer or loader.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,8 @@
 
 namespace delink {
 
-// Bytes on this rank's device, by kind (docs/architecture.md, "Memory"), and of
-// the host what `host` says.
+// Bytes on this rank's device, by kind (docs/architecture.md, "Memory"); `host`
+// is host memory.
 struct MemoryAccount {
   int64_t weights = 0;
   int64_t gradients = 0;
@@ -29,13 +28,13 @@ struct MemoryAccount {
   int64_t boundaries = 0;  // gradients between layers
   int64_t workspace = 0;
   int64_t copies = 0;   // staging of reductions; gradients kept apart
-  int64_t fetched = 0;  // copies of planes whose home is the host
+  int64_t fetched = 0;  // copies of host-resident planes
   int64_t records = 0;
   int64_t overhead = 0;  // of the device itself (Device::overhead)
-  int64_t host = 0;      // of the host: planes that are at home there, slots
-                         // that are stored, and what its updates take
+  int64_t host = 0;      // on the host: host-resident planes, stored slots and
+                         // scratch memory of its updates
 
-  // What both stages of a switch take at once.
+  // What the two stages of a switch hold at the same time.
   int64_t planes() const { return weights + gradients + state; }
   int64_t activations() const { return slots + boundaries + workspace; }
   // What is allocated.
@@ -48,8 +47,8 @@ struct MemoryAccount {
 // "weights 12.3 MiB, gradients ...", one line.
 std::string ToString(const MemoryAccount& account);
 
-// Doubles that travel with the sums of squares in the exchange of the norm: the
-// loss, the tokens behind it, the votes.
+// Doubles that the norm's exchange sends after the sums of squares: the loss,
+// its number of tokens, the votes.
 inline constexpr int64_t kTailSums = 3;
 
 // Sizes of everything the engine allocates.
@@ -57,10 +56,10 @@ struct StepMemory {
   BatchShape batch;
   int32_t micro_batches = 1;
   bool recompute = false;      // of some block
-  int64_t boundary_bytes = 0;  // of what goes from layer to layer
-  // A slot is its input boundary (none for the prologue), then what is saved.
-  // What is held between halves of a backward: what forward, run again, has
-  // saved, then the gradients that the second half reads.
+  int64_t boundary_bytes = 0;  // of a tensor between two layers
+  // A slot has its input boundary (none for the prologue), then what is saved.
+  // Held between the halves of a backward: what a repeated forward has saved,
+  // then the gradients that the second half reads.
   struct SlotPool {
     int64_t bytes = 0;  // of a slot
     int64_t slots = 0;
@@ -76,21 +75,21 @@ struct StepMemory {
   // As Analysis::stored; of the host.
   std::vector<SlotPool> stored;
   int64_t boundaries = 0;
-  // What is saved by a visit whose backward follows at once: the loss, and
-  // blocks under recompute (with their output, which nobody reads; of a first
-  // half the output alone).
+  // What visits save whose backward follows at once: the loss, and blocks under
+  // recompute (with their output, which nobody reads; for a first half, only
+  // the output).
   int64_t scratch_slot = 0;
   int64_t workspace = 0;  // without scratch_slot
   int64_t copies = 0;
   int64_t staging = 0;        // where in `copies` a probe's kReduce is staged
   int64_t probe_staging = 0;  // and its kProbe
   int64_t sums = 0;           // doubles that the norm exchanges
-  bool positions = false;     // of tokens, among the records
+  bool positions = false;     // whether the records have tokens' positions
   int64_t records = 0;        // bytes
   std::vector<SlotPool> fetched;  // by class of copies (ProgramShape)
   int64_t host_scratch = 0;       // of the host, for its updates
 
-  // Where a pool begins; of all of them, how much they take.
+  // Where a pool begins, and the bytes of all pools.
   int64_t SlotOffset(size_t pool) const {
     return SlotPool::BytesOf(pools, pool);
   }
@@ -108,23 +107,23 @@ struct StepMemory {
   int64_t fetched_bytes() const { return FetchedOffset(fetched.size()); }
 };
 
-// The planes that a store has of a set, in the order in which a copy has them.
+// The store's planes of a set, in the order that they have in a copy.
 std::vector<Plane> PlanesOf(const ParamStore& store, PlaneSet set);
 
-// By layer, for ProgramShape::slot_class: the prologue, blocks that save as
-// much as each other, those that `recompute` names (by layer; empty: none)
-// apart, in the order of the first of each, the epilogue.
+// By layer, for ProgramShape::slot_class: the prologue, the classes of blocks
+// in the order of their first, the epilogue. Blocks are of one class if they
+// save equally much and are alike in `recompute` (by layer; empty: none).
 std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers,
                                  const std::vector<bool>& recompute = {});
 
-// For passes that run in turn over the same memory: room for the layers of
-// their stage. Slots of a class are as large as its layers' largest.
+// Memory for the layers of one stage, whose passes use it in turn. The slots of
+// a class are as large as its largest layer needs.
 StepMemory SizeStep(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
                     const BatchShape& batch, const Passes& passes);
 
 // Where in `copies` a visit with kApart keeps its gradients: by the slabs of
-// its layer, -1 of a slab that no other block uses.
+// its layer, -1 for a slab that no other block uses.
 struct ApartPlaces {
   std::vector<int64_t> offsets;
   int64_t bytes = 0;  // in all
@@ -132,7 +131,7 @@ struct ApartPlaces {
 ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
                        int32_t layer);
 
-// A slab of a program, as the store counts those that are here.
+// The store's number for a program's slab, which must be on this rank.
 inline int SlabHere(const ParamStore& store, int32_t slab) {
   return store.SlabOf(store.layout().LocalSlabOf(slab, store.rank()));
 }
@@ -142,7 +141,7 @@ inline int GroupSize(const ParamStore& store, int slab) {
   return static_cast<int>(store.local(slab).group->size());
 }
 
-// Of the store's device and what is planned for it.
+// The account of the store's planes and the memory that is planned.
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory);
 
 }  // namespace delink

@@ -44,7 +44,7 @@ std::unique_ptr<Pending> Neighbours::Exchange(const ProgramShape& shape,
                                               const Instruction& at,
                                               const Tensor& what) const {
   StreamCommunicator& comm = *At(ways_, at.lane).comm;
-  // One of the two stages between which it goes is this one.
+  // This stage is one of the two ends.
   const int before = StageOf(shape, at.layer - 1);
   const int peer = before == comm.rank() ? StageOf(shape, at.layer) : before;
   const int tag = (at.flags & kOfGradient) != 0 ? 1 : 0;

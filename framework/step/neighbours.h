@@ -1,10 +1,10 @@
-// What stages of a pipeline exchange with those beside them: inputs of layers
-// one way, their gradients the other. Ranks with the same place along the data
-// axis are a column, the ranks of which are its stages.
+// The exchanges of neighbouring pipeline stages: inputs of layers one way,
+// their gradients the other. Ranks with the same tensor, context and data place
+// are a column; a rank's number in it is its stage.
 //
-// Each lane has a stream of its own, because an operation of each may be under
-// way. They share the column's communicator: no two of them post the same, and
-// what one posts is matched by peer and tag, in the lane's order.
+// Each lane has its own stream, because an operation of each may be under way.
+// They share the column's communicator: no two lanes post the same operations,
+// which are matched by peer and tag, in the lane's order.
 #pragma once
 
 #include <array>
@@ -22,14 +22,14 @@ namespace delink {
 
 class Neighbours {
  public:
-  // Collective over `world`, the ranks of the mesh. All that is given outlives
-  // it. Of a mesh without a pipeline there is nobody, and nothing is made.
+  // Collective over `world`, the ranks of the mesh. The arguments must outlive
+  // the result, which makes no streams if the mesh has no pipeline.
   static absl::StatusOr<std::unique_ptr<Neighbours>> Create(
       const Mesh& mesh, Device& device, Communicator& world);
 
-  // Of a lane of kSend or kRecv.
+  // `lane`: one of kSend or kRecv.
   Stream& StreamOf(Lane lane) const;
-  // A kSend or kRecv of `what`.
+  // Posts a kSend or kRecv of `what`.
   std::unique_ptr<Pending> Exchange(const ProgramShape& shape,
                                     const Instruction& at,
                                     const Tensor& what) const;

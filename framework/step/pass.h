@@ -1,5 +1,5 @@
-// A pass: a program as the engine runs it, with what it implies and what those
-// who look on are told.
+// A pass: a program as the engine runs it, with its analysis, and its names for
+// watches, profilers and traces.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace delink {
 struct Pass {
   Program program;
   Analysis analysis;
-  // By instruction: what watches, profilers and traces are told.
+  // By instruction, for watches, profilers and traces.
   std::vector<std::string> names = {};
-  // By instruction: complete on its lane's stream. Null where no other lane
-  // waits for it.
+  // By instruction, recorded on its lane's stream behind it. Null: no other
+  // lane waits for it.
   std::vector<std::unique_ptr<Event>> events = {};
   // The program's number in the trace; -1: the pass is not traced.
   int32_t traced = -1;
 
-  // Layers drop out, and note what a backward reads.
+  // Whether dropout is on.
   bool training() const { return program.kind != PassKind::kEvaluation; }
 };
 
-// Those of a stage.
+// The passes of a stage.
 using Passes = std::map<PassKind, Pass>;
 
 }  // namespace delink

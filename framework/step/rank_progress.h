@@ -20,17 +20,17 @@ struct Partner {
   int32_t index = 0;
 };
 
-// Positions are instructions of both steps, counted on.
+// Positions count the instructions of the first step, then of the second.
 struct RankProgress {
   explicit RankProgress(const RankProgram& of);
 
   // The next position of a lane, -1 at the end of the second step.
   int32_t Head(int lane) const;
-  // Whether it is the next of its lane, and what it waits for is complete.
+  // Whether it is the next of its lane, and its dependencies are complete.
   bool IsReady(int32_t position) const;
-  // Where it is not ready: what it waits for in its own rank.
+  // If it is not ready: what it waits for on its own rank.
   int32_t Before(int32_t position) const;
-  // Of one that is ready: since when.
+  // If it is ready: since when.
   double ReadyAt(int32_t position) const;
   void Complete(int32_t position, const Interval& interval);
 
@@ -38,7 +38,7 @@ struct RankProgress {
   int32_t count;
   std::array<std::vector<int32_t>, kLanes> lanes;
   Analysis analysis;
-  std::vector<std::vector<Partner>> met;  // by instruction: on other ranks
+  std::vector<std::vector<Partner>> met;  // by instruction, on other ranks
   std::vector<bool> done;
   std::vector<Interval> intervals;
   std::array<size_t, kLanes> next{};

@@ -1,5 +1,5 @@
-// What planners, validator and executor ask of a shape for one instruction
-// after another, found once: a shape has thousands of layers.
+// What planners, validator and executor look up in a shape for every
+// instruction. It is computed once, because a shape has thousands of layers.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,21 @@ class ShapeTable {
   // How many ranks have the slab, and reduce its gradient: those of the stages
   // whose layers use it.
   int32_t GroupSize(int32_t slab) const { return group_size_[slab]; }
-  // How many stages these are of.
+  // How many stages have layers that use the slab.
   int32_t StagesWith(int32_t slab) const { return stages_with_[slab]; }
   // The first of these stages.
   int32_t FirstStageOf(int32_t slab) const;
-  // Of these the ranks of one data place and one stage, whose visits each give
-  // a part of the gradient of one micro-batch.
+  // How many ranks of one data place and one stage have the slab. Their visits
+  // each give a part of the gradient of one micro-batch.
   int32_t VisitGroupSize(int32_t slab) const { return visit_group_size_[slab]; }
-  // Whether blocks share the slab and several ranks of a data place have it: a
-  // probe, which wants the gradient of one micro-batch as one, reduces it over
-  // these, of each data place by itself.
+  // Whether blocks share the slab and several ranks of a data place have it. A
+  // probe needs the whole gradient of one micro-batch, so it reduces it over
+  // these ranks, for each data place separately.
   bool IsReducedByProbe(int32_t slab) const { return probed_[slab]; }
 
-  // The lane in which the engine does an instruction, and planners put it. The
-  // reduction of one rank has nothing to exchange. A kRelease, in which nothing
-  // is done, may be in any.
+  // The lane in which planners put an instruction and the engine runs it. A
+  // reduction of one rank exchanges nothing, so compute does it. A kRelease
+  // does nothing and may be in any lane.
   Lane LaneOf(const Instruction& instruction) const;
 
  private:

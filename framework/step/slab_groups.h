@@ -1,7 +1,7 @@
-// The communicators of the groups of a store's slabs: which ranks sum a slab's
-// gradient and gather its weights together (LocalSlab::group), in the order of
-// ranks. Groups are sets of ranks: slabs of the same ranks share a
-// communicator, and those of all ranks that of the world.
+// The communicators of a store's slabs: a slab's group are the ranks that sum
+// its gradient and gather its weights together (LocalSlab::group), in their
+// order. Slabs with the same ranks share a communicator; those of all ranks use
+// the world's.
 #pragma once
 
 #include <cstdint>
@@ -20,25 +20,26 @@ namespace delink {
 class SlabGroups {
  public:
   struct Options {
-    bool stages = false;  // OfDataPlace is asked for
-    bool visits = false;  // OfVisits is
+    bool stages = false;  // OfDataPlace will be called
+    bool visits = false;  // OfVisits will be called
   };
-  // Collective over `world`, the ranks of the store's layout, also for ranks
-  // that have none of a group's slabs: all ranks split alike, by the layout.
-  // Operations are in the order of `stream`. All that is given outlives it.
+  // Collective over `world`, the ranks of the store's layout. All ranks split
+  // it alike, by the layout, also ranks that have none of a group's slabs.
+  // Operations are in the order of `stream`. The arguments must outlive the
+  // result.
   static absl::StatusOr<std::unique_ptr<SlabGroups>> Create(
       const ParamStore& store, Device& device, Stream& stream,
       Communicator& world, const Options& options);
 
-  // By slab of the store. One operation at a time of all of them together.
+  // By slab of the store. All groups together do one operation at a time.
   StreamCommunicator& Of(int slab) const;
-  // Of these ranks those with this rank's data place, where they are several.
+  // The group's ranks with this rank's data place, which must be several.
   StreamCommunicator& OfDataPlace(int slab) const;
-  // And of them those of this rank's stage, which work on the same visits: null
-  // where it is alone.
+  // Of these the ranks of this rank's stage, which work on the same visits;
+  // null if it is alone.
   StreamCommunicator* OfVisits(int slab) const;
-  // A rank's place in the slab's group; of this rank, and of one of the world
-  // that is in it.
+  // The place in the slab's group of this rank, or of a rank of the world that
+  // is in the group.
   int Place(int slab) const { return PlaceOf(slab, store_.rank()); }
   int PlaceOf(int slab, int rank) const;
 
@@ -47,7 +48,7 @@ class SlabGroups {
   StreamCommunicator& OfRanks(const std::vector<int>& ranks) const;
 
   const ParamStore& store_;
-  // Of the groups that this rank is in, but of the world.
+  // Of the groups that this rank is in, except the world.
   std::vector<std::unique_ptr<Communicator>> split_;
   std::map<std::vector<int>, std::unique_ptr<StreamCommunicator>> by_ranks_;
 };

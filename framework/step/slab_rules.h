@@ -1,5 +1,5 @@
 // The validator's rules of slabs: where their planes are, when their gradients
-// are complete, what follows from that. Part of ValidateProgram.
+// are complete, and what may then run. Part of ValidateProgram.
 #pragma once
 
 #include <cstdint>
@@ -19,23 +19,23 @@ class SlabRules {
   explicit SlabRules(const Program& program);
 
   void BeginStep();
-  // Whatever works on planes of slabs finds them.
+  // The instruction finds the planes of slabs that it works on.
   std::string Use(const Instruction& instruction);
-  // A visit adds to its gradients, up to their reduction.
+  // A visit adds to gradients that are not reduced yet.
   std::string Contribute(int32_t layer, int32_t micro_batch);
-  // kReduce, kSquares, kNorm, kUpdate, kSave, kGather, and what IsOfPlanes.
+  // kReduce, kSquares, kNorm, kUpdate, kSave, kGather, and all that IsOfPlanes.
   std::string Check(const Instruction& instruction);
   bool IsReduced(int32_t slab) const { return reduced_[slab]; }
-  // The first of these that a whole step would have had.
+  // The first of these that the step lacks.
   std::string FindMissing() const;
-  // The kRelease of a copy that is still there: between steps none is.
+  // The missing kRelease of a copy: none may be left between steps.
   std::string FindKept() const { return copies_.FindKept(); }
-  // Of a kSum: what is wrong with the gradients that it reads.
+  // What is wrong with the gradients that a kSum reads.
   std::string CheckSum() const { return copies_.CheckSum(); }
 
  private:
-  // Whether a slab's weights are whole. What holds at the start of a step
-  // follows from its first use, and must hold at the end.
+  // Whether a slab's weights are whole. The slab's first use in a step tells
+  // what held at its start; the same must hold at its end.
   enum class Weights { kUnknown, kHere, kAway };
 
   std::string CheckReduce(int32_t slab);

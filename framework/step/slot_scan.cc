@@ -18,7 +18,7 @@ namespace {
 
 constexpr int32_t kNothing = -1;
 
-// While somebody has a number: from one instruction to another, both included.
+// A use of a number: from one instruction to another, both included.
 struct Stay {
   int32_t begin = 0;
   int32_t end = std::numeric_limits<int32_t>::max();
@@ -56,7 +56,7 @@ class NumberPool {
   }
 
   std::set<int32_t> free_;
-  // By number: of those who come back, beginnings and ends.
+  // By number: begins and ends of the stays of stored slots.
   std::map<int32_t, std::map<int32_t, int32_t>> reserved_;
   int32_t size_ = 0;
 };
@@ -110,8 +110,8 @@ class SlotScan {
   }
 
  private:
-  // The one that has been free for longest is the first whose last user is
-  // through.
+  // Takes the copy that has been free for longest: its last user is the first
+  // to finish.
   void ScanCopies() {
     std::vector<std::deque<int32_t>> free;  // by class
     for (const int32_t copies : shape_.copies) {
@@ -144,7 +144,7 @@ class SlotScan {
     }
   }
 
-  // Where slots are stored: which instructions of the list each is there for.
+  // If slots are stored: between which instructions each is on the device.
   void FindStays() {
     const std::vector<Instruction>& list = program_.instructions;
     if (std::none_of(list.begin(), list.end(), [](const Instruction& i) {

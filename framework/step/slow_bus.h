@@ -1,13 +1,11 @@
-// The bus between the host and a device as though it were slower than it is: a
-// copy ends when it ends, but not before a link of a set latency and bandwidth
-// would be through with it. A testing aid for the CPU, where both are one
-// memory: what copies cost a step, and what of them hides, can be measured
-// where there is no bus.
+// Slows the bus between the host and a device: a copy does not complete before
+// a link of a set latency and bandwidth would have done it. A testing aid for
+// the CPU, where both share one memory: it measures without a bus what copies
+// cost a step, and how much of them overlaps.
 //
-// The ways do not disturb each other; lanes of a step that share one do: a copy
-// has the way when those that began before it are through, but for their
-// latency. Nobody blocks and nobody spins: a Pending compares the time when it
-// is tested.
+// The two ways do not disturb each other, but lanes that share a way do: a copy
+// has the way when earlier ones are through, except for their latency. Nothing
+// blocks or spins: a Pending compares the time when it is tested.
 #pragma once
 
 #include <array>
@@ -22,20 +20,20 @@ namespace delink {
 
 class SlowBus {
  public:
-  // Either way is such a link. Without `now` the time is steady_clock's.
+  // Each way is a link like `way`. Without `now` the time is steady_clock's.
   explicit SlowBus(const Link& way, Nanoseconds now = nullptr);
 
   int64_t Now() const { return now_(); }
-  // `copy`, null where it is complete, as though it took at least what its way
-  // takes for so many bytes from `begin` on; of none it is what it is. The bus
-  // outlives it. One thread at a time, as one drives all lanes but compute.
+  // `copy` (null: complete), made to take at least the time that its way takes
+  // for so many bytes from `begin` on; unchanged for 0 bytes. The bus must
+  // outlive the result. One thread at a time: one drives all lanes but compute.
   std::unique_ptr<Pending> Slow(std::unique_ptr<Pending> copy, bool to_device,
                                 int64_t begin, int64_t bytes);
 
  private:
   const Link way_;
   const Nanoseconds now_;
-  std::array<int64_t, 2> free_ = {};  // when nothing goes a way any more
+  std::array<int64_t, 2> free_ = {};  // by way: when it is free
 };
 
 }  // namespace delink

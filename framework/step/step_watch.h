@@ -1,5 +1,5 @@
-// What surrounds a run asks of its steps: to be told where they are, and to
-// carry a word from every rank to all of them at no cost of its own.
+// Lets the code around a run watch its steps, and send a number from every rank
+// to all ranks without an exchange of its own.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +16,14 @@ class StepWatch {
   StepWatch& operator=(const StepWatch&) = delete;
   virtual ~StepWatch() = default;
 
-  // A lane begins `what` ("B(3,a)", "saving a checkpoint"): what it does until
-  // the next call. Called by one thread for each lane, and often: it takes a
+  // A lane begins `what` ("B(3,a)", "saving a checkpoint") and does it until
+  // the next call. Called by one thread for each lane, and often: it may take a
   // microsecond. Without a pipeline all ranks make the same calls for the
   // compute lane.
   virtual void Begin(Lane lane, int64_t step, std::string_view what) = 0;
   // The compute lane waits for another lane, or for what it has posted itself
-  // ("Recv(4,a) of blocks/3"), mostly for other ranks; empty: no longer. Called
-  // by that lane's thread when a wait begins and when it ends.
+  // ("Recv(4,a) of blocks/3"), mostly for other ranks; empty: the wait has
+  // ended. Called by that lane's thread when a wait begins and when it ends.
   virtual void Wait(int64_t /*step*/, std::string_view /*what*/) {}
 
   // This rank's vote, asked for once in every step, before its gradient norm.

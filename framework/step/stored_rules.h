@@ -1,5 +1,5 @@
-// The validator's rules of slots that are stored: they go when their forward is
-// through, and are there again for their backward. Part of ValidateProgram.
+// The validator's rules of stored slots: a slot is stored after its forward and
+// loaded before its backward. Part of ValidateProgram.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace delink {
 
-// Follows a program through its steps and keeps which slots are away. Rules
+// Follows a program through its steps and keeps which slots are stored. Rules
 // return what is wrong, or nothing.
 class StoredRules {
  public:
@@ -18,11 +18,11 @@ class StoredRules {
   explicit StoredRules(const ProgramShape& shape) : shape_(shape) {}
 
   void BeginStep();
-  // Of a kStoreSlot or kLoadSlot; what of the visit has run, the first half of
-  // its backward included.
+  // A kStoreSlot or kLoadSlot. `forward`, `backward`: whether these of the
+  // visit have run; the first half of a backward counts.
   std::string Check(const Instruction& instruction, bool forward,
                     bool backward);
-  // What a backward, or a half of it, reads is there.
+  // The slot that a backward, or a half of it, reads is there.
   std::string Use(const Instruction& visit) const;
 
  private:

@@ -9,9 +9,8 @@ namespace {
 
 using Clock = Trace::Clock;
 
-// The device has caught up with the host where it is done with something not
-// later than
-// this after the host had enqueued it, which is what an event takes.
+// The device has caught up with the host if it is done with an instruction no
+// later than this after the host had enqueued it: the time that an event takes.
 constexpr std::chrono::microseconds kReach{20};
 
 // Of [begin, end], what no span covers; `spans` is sorted by begin.

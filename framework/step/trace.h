@@ -1,9 +1,10 @@
-// When the instructions of training steps began and ended, as a host's thread
-// saw it, and, on a device that works by itself, when that ran them: the host
-// only enqueues them there (device_times.h).
+// When the instructions of training steps began and ended, as the host's
+// threads saw it. The host only enqueues work for an asynchronous device, so
+// the trace then also has the times at which the device ran it
+// (device_times.h).
 //
-// Of one rank; handed to every executor of a run in turn. Add may be called by
-// several lanes at a time; what is kept is read when none is at work.
+// A trace is of one rank; the executors of a run use it in turn. Several lanes
+// may call Add at a time; results are read when no lane is at work.
 #pragma once
 
 #include <chrono>
@@ -28,9 +29,8 @@ class Trace {
     // kReduce: of gradients that the ranks combine; kGather: of weights
     // that they bring together; kSquares: of gradients that this rank reads;
     // kUpdate: of weights that it updates; kNorm: of sums that they add up;
-    // kSend, kRecv: of what goes to or comes from a stage; kFetch,
-    // kEvict: of planes that go to or come from a copy; kStoreSlot, kLoadSlot:
-    // of the slot. 0 where nothing is exchanged or updated.
+    // kSend, kRecv: of the tensor; kFetch, kEvict: of the planes; kStoreSlot,
+    // kLoadSlot: of the slot. 0: nothing is exchanged, copied or updated.
     int64_t bytes = 0;
     // Of a visit's forward and backward, and of the forward that it repeats.
     double forward_flops = 0, backward_flops = 0, recompute_flops = 0;
@@ -39,12 +39,12 @@ class Trace {
   struct Span {
     int64_t step = 0;
     int32_t program = 0;  // as AddProgram numbered it
-    int32_t index = 0;    // of the instruction; -1: the batch comes (device)
+    int32_t index = 0;    // of the instruction; -1: the batch's copy (device)
     Clock::time_point begin, end;
   };
 
-  // What an instruction of compute has exchanged in the middle of it, as its
-  // thread saw it: with the wait for the other ranks.
+  // An exchange in the middle of a compute instruction, as its thread saw it:
+  // including the wait for the other ranks.
   struct Exchange {
     int64_t step = 0;
     int32_t program = 0, index = 0;  // as Span's
@@ -52,13 +52,13 @@ class Trace {
     Clock::time_point begin, end;
   };
 
-  // A step on the device, from the first that the host gave it to the last.
+  // A step on the device, from its first work to its last.
   struct DeviceStep {
     int64_t step = 0;
     Clock::time_point begin, end;
     // Seconds since the end of the step before; -1 where that was not traced.
     double idle_before = -1;
-    // All times of the step may be later by up to so many seconds.
+    // The step's true times may be later by up to so many seconds.
     double clock_error = 0;
   };
 
@@ -78,7 +78,8 @@ class Trace {
   int64_t first() const { return first_; }
   int64_t last() const { return last_; }
   const std::vector<std::vector<Entry>>& programs() const { return programs_; }
-  // When no lane is at work, as what follows: in the order in which they ended.
+  // In the order in which they ended. Like the functions below, only when no
+  // lane is at work.
   const std::vector<Span>& spans() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return spans_;
   }
@@ -115,8 +116,8 @@ struct DeviceUse {
   double step = 0;     // from the first work of a step to its last
   double between = 0;  // idle before it, since the step before
   double gaps = 0;     // idle in it: no instruction was at work
-  // In instructions at whose end the host had given it nothing further yet: at
-  // most so long it waited for the host in them.
+  // In instructions that ended before the host had enqueued more: the device
+  // waited for the host in them for at most so long.
   double behind_host = 0;
   double clock_error = 0;  // the largest
 };

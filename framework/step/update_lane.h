@@ -1,7 +1,7 @@
-// Where slabs are updated beside what is computed, under the next step's first
-// visits: a stream and, where the host does the work, a thread of its own,
-// which does one thing after the other with half of the cores; and what it
-// needs to know of a step that may be over for everybody else.
+// A lane that updates slabs while the next step's first visits run: a stream
+// and, if the host does the work, a thread, which does one piece of work after
+// the other with half of the cores. It keeps what it needs to know about a step
+// that may be over in other lanes.
 #pragma once
 
 #include <array>
@@ -21,15 +21,15 @@
 
 namespace delink {
 
-// Finished when all that the stream was given so far is done, with what
-// CopyToHost brings; null where it is already. The stream is used by nobody
-// else until then.
+// Completes when all that the stream was given so far is done, including
+// CopyToHost; null: it is done already. Nobody else may use the stream until
+// then.
 std::unique_ptr<Pending> WaitForStream(Device& device, Stream& stream);
 
 class UpdateLane {
  public:
-  // The device outlives it; `what` the stream is for; `scratch` bytes of the
-  // host are for what it computes.
+  // The device must outlive it. `what` names the stream; `scratch` bytes of
+  // host memory are for its computations.
   static std::unique_ptr<UpdateLane> Create(Device& device,
                                             std::string_view what,
                                             int64_t scratch = 0);
@@ -37,19 +37,20 @@ class UpdateLane {
   UpdateLane(const UpdateLane&) = delete;
   UpdateLane& operator=(const UpdateLane&) = delete;
 
-  // By whoever drives the compute lane, before step `step` begins: how many
-  // updates each slab has had. What was said of the step before stays.
+  // Called by the thread that drives the compute lane, before step `step`
+  // begins: how many updates each slab has had. The numbers of the step before
+  // stay valid.
   void Begin(int64_t step, const std::vector<int64_t>& updates);
 
-  // The rest by whoever drives the lane.
+  // The functions below are called by the thread that drives this lane.
   int64_t UpdatesAt(int64_t step, int slab) const;
   // Orders the lane behind others.
   Stream& stream() { return *stream_; }
-  // A place for what decides the update that is begun next.
+  // Memory for the control of the update that is begun next.
   UpdateControl* control() { return &control_; }
   void* scratch() const { return scratch_.get(); }
-  // Runs `work` on the lane's thread, which the first begins; nothing else is
-  // under way there.
+  // Runs `work` on the lane's thread, which the first call starts. No other
+  // work may be under way there.
   std::unique_ptr<Pending> Post(std::function<void()> work);
 
  private:

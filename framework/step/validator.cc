@@ -280,7 +280,7 @@ class StepChecker {
     return slabs_.Use(i);
   }
 
-  // What is kept apart is no part of the gradient until it is taken.
+  // A gradient that is kept apart is not in the slab's until kProbe takes it.
   std::string CheckReduce(const Instruction& i) {
     if (MayHave(Op::kProbe) && !table_.IsReducedByProbe(i.slab)) {
       return "a probe reduces none but what blocks of several stages share";
@@ -361,7 +361,7 @@ class StepChecker {
     return "";
   }
 
-  // The first instruction that a whole step would have had.
+  // The first instruction that the step lacks.
   std::string FindMissing() const {
     if (std::string visit = FindMissingVisit(); !visit.empty()) return visit;
     const bool sums = MayHave(Op::kSum);

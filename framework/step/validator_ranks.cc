@@ -108,7 +108,7 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs) {
     all.push_back(std::move(column));
   }
   if (distinct.size() == 1 && shape.stages == 1) return absl::OkStatus();
-  // Who exchanges with whom in a visit goes by the place of each.
+  // With whom a rank exchanges in a visit depends on its place.
   const bool by_place = shape.tensor > 1 || shape.context > 1;
   return CheckTogether(by_place && distinct.size() > 1 ? all : distinct);
 }

@@ -1,6 +1,6 @@
 // What the ranks that work on the same visit exchange in the middle of it
-// (framework/autograd/visit_group.h): listed when a layer is measured, part of
-// what a program is made for, and named where somebody waits for it.
+// (framework/autograd/visit_group.h). Exchanges are listed when a layer is
+// measured, are part of a ProgramShape, and are named in messages about waits.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct VisitExchange {
 // "gather over tensor"
 std::string ToString(const VisitExchange& exchange);
 
-// Of a layer, by Phase, in order. The same on all ranks of its stage.
+// A layer's exchanges, by Phase, in order. The same on all ranks of its stage.
 using VisitExchanges = std::array<std::vector<VisitExchange>, kPhases>;
 
 }  // namespace delink

@@ -1,6 +1,6 @@
 // The groups of a rank's visits: a VisitGroup for each axis along which ranks
-// work on the same visit, over communicators of their own on the compute lane's
-// stream; and one that exchanges nothing and notes what it was asked for.
+// work on the same visit, with its own communicator on the compute lane's
+// stream. Also a group that exchanges nothing and only notes the calls.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace delink {
 
-// A group that says what is exchanged, and leaves to a derived class how.
+// A group that names each exchange and leaves doing it to a derived class.
 class NamingGroup : public VisitGroup {
  public:
   NamingGroup(Axis axis, int rank, int size)
@@ -63,19 +63,19 @@ class NotingGroup final : public NamingGroup {
   std::vector<VisitExchange>* notes_ = nullptr;
 };
 
-// Those of a rank. One thread, the compute lane's.
+// The groups of a rank, for the compute lane's thread alone.
 class StepVisitGroups {
  public:
   // How the thread waits for what is posted.
   using Wait = std::function<absl::Status(Pending&)>;
 
-  // Collective over `world`, the ranks of the mesh. All that is given outlives
-  // it. Nothing is made for an axis of one rank.
+  // Collective over `world`, the ranks of the mesh. The arguments must outlive
+  // the result. It has no group for an axis of one rank.
   static absl::StatusOr<std::unique_ptr<StepVisitGroups>> Create(
       const Mesh& mesh, Device& device, Stream& stream, Communicator& world);
   ~StepVisitGroups();
 
-  // For visits; `sequence` as VisitGroups has it.
+  // For visits; `sequence` as in VisitGroups.
   VisitGroups groups(bool sequence) const;
   void set_wait(Wait wait) { wait_ = std::move(wait); }
   // Called before an exchange (true) and behind it.
@@ -83,7 +83,7 @@ class StepVisitGroups {
   void set_tell(Tell tell) { tell_ = std::move(tell); }
   // The first error; it begins with the exchange's name.
   const absl::Status& status() const { return status_; }
-  // What is exchanged right now, or nothing.
+  // The exchange that is running; null: none.
   const VisitExchange* under_way() const { return under_way_; }
 
  private:

@@ -1,5 +1,5 @@
-// What visits, and updates, exchange in the middle of them, instruction by
-// instruction. Part of ValidatePrograms.
+// The exchanges in the middle of visits and updates, by instruction. Part of
+// ValidatePrograms.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,28 @@ namespace delink {
 // The phases of its layer that a visit runs, in order.
 std::vector<Phase> PhasesOf(PassKind kind, const Instruction& visit);
 
-// What an instruction exchanges in the middle of it, in order; of an update as
-// though this rank had its slab's state.
+// The exchanges in the middle of an instruction, in order. An update is taken
+// to have them even if this rank does not have its slab's state.
 std::vector<VisitExchange> ExchangesIn(const Program& program,
                                        const Instruction& i);
 
-// Whether the instruction exchanges something over the axis in the middle of
-// it. An update is taken to do so on all ranks, also where its slab's state is
-// elsewhere.
+// Whether one of these is over the axis.
 bool ExchangesOver(const Program& program, const Instruction& i, Axis axis);
 
-// The ranks of a stage that differ in their place along the axis alone.
+// Whether two places of a stage differ only along the axis.
 bool AreBeside(const ProgramShape& shape, int place, int other, Axis axis);
 
 // "layer 3, backward: exchange 2 is gather over tensor of 3072 bytes", a line
 // for each exchange of a shape, of slabs too.
 std::vector<std::string> DescribeExchanges(const ProgramShape& shape);
 
-// InvalidArgument names the first in which two shapes differ.
+// InvalidArgument names the first exchange in which two shapes differ.
 absl::Status CompareExchanges(const ProgramShape& shape,
                               const ProgramShape& first);
 
-// Of the columns of all places of a stage, in their order: in each lane the
-// exchanges of two ranks over the axis along which they differ have one order.
-// InvalidArgument names a rank, an instruction and the exchange.
+// `columns` are those of all places of a stage, in order. If two ranks differ
+// along one axis, their exchanges over it must have the same order in each
+// lane. InvalidArgument names a rank, an instruction and the exchange.
 absl::Status CheckVisitMeetings(const std::vector<Column>& columns);
 
 }  // namespace delink

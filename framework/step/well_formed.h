@@ -19,12 +19,12 @@ absl::Status CheckShape(const ProgramShape& shape);
 // Whether a program of that kind may have such instructions at all.
 bool MayHave(PassKind kind, Op op);
 
-// By layer: whether some of its backwards are in two halves, so that messages
-// name these. Of any program.
+// By layer: whether some of its backwards are in two halves; messages then name
+// the halves. `program` may be invalid.
 std::vector<bool> LayersInHalves(const Program& program);
 
-// What is wrong with the fields of `i` in the program, whatever is before and
-// behind it; empty when nothing is.
+// What is wrong with the fields of `i`, regardless of other instructions;
+// empty: nothing.
 std::string FieldError(const Program& program, const ShapeTable& table,
                        const Instruction& i);
 

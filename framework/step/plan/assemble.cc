@@ -143,7 +143,7 @@ class Assembler {
         last_contribution[slab] = static_cast<int32_t>(i);
       }
     }
-    // Whose squares are to come: when the next is complete, or at the end.
+    // Slabs whose kSquares waits: until the next is complete, or for the end.
     std::vector<int32_t> leaving, late;
     const auto reduce = [&](int32_t slab) {
       Add({.op = Op::kReduce, .slab = slab});

@@ -1,5 +1,5 @@
-// From an order of units to programs: what a schedule of a pipeline, or of one
-// stage, has to say is in which order its chunks go forward and backward.
+// Turns an order of units into programs. A schedule, of a pipeline or of one
+// stage, only says in which order its chunks run forward and backward.
 // Everything else is written once, here.
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace delink {
 
-// Forward or backward of all layers of a chunk, or half of a backward. Of
-// several micro-batches: layer by layer, each with all of them.
+// Forward or backward of all layers of a chunk, or half of a backward. With
+// several micro-batches it runs layer by layer, each for all of them.
 struct Unit {
   Op op = Op::kForward;  // kBackward, kBackwardInput, kBackwardWeight
   int32_t chunk = 0;
@@ -22,37 +22,36 @@ struct Unit {
   friend bool operator==(const Unit&, const Unit&) = default;
 };
 
-// The units of a stage in a step, in their order: pure, each unit of the
-// stage's chunks once forward and once backward, whole or in two halves, with
-// micro-batches ascending in the backward of each chunk.
+// The units of a stage in a step, in their order. A pure function. It returns
+// each of the stage's chunks and micro-batches once forward and once backward,
+// whole or in two halves; micro-batches ascend in each chunk's backward.
 using StageSchedule =
     std::function<std::vector<Unit>(const ProgramShape& shape, int32_t stage)>;
 
 // Programs of all kinds, in that order; `recompute`: of every block.
 //
 // A step: a unit is the visits of its layers, a kLoss behind the last forward,
-// and where the neighbour chunk is of another stage the kSend of what leaves.
-// The prologue, whose input has no gradient, goes backward whole, with the
+// and the kSend to the neighbour chunk if that is of another stage. The
+// prologue, whose input has no gradient, runs its backward whole, with the
 // first half of the blocks behind it.
-// What comes is received one unit early: the kRecv of a unit stands before the
-// visits of the unit before it, so that it has room of its own and arrives
-// while they are at work. A slab's kReduce stands right behind the last
-// backward that contributes to it, and its kSquares behind that, while the
-// gradient is in the caches; but where several ranks reduce it the squares wait
-// until the backward, which they would hold up, is over, or, of a gradient that
-// has its home elsewhere and is to leave, until the next one is complete. What
-// comes then would wait for its room. kUpdate of the slabs follows kNorm in the
-// order in which a forward needs them, each with its kGather where the shape
-// says it gathers. Slabs that several stages use are reduced behind all visits,
-// in ascending order, and updated before all others, likewise: every stage has
-// these in one order.
+// Inputs are received one unit early: the kRecv of a unit stands before the
+// visits of the unit before it, so that it has its own memory and arrives while
+// they run. A slab's kReduce stands right behind the last backward that
+// contributes to it, and its kSquares behind that, while the gradient is in the
+// caches. But if several ranks reduce it, its squares would hold up the
+// backward and wait until that is over. For a host-resident gradient they wait
+// only until the next gradient is complete, because later ones need its copy.
+// kUpdates follow kNorm in the order in which a forward needs the slabs, each
+// with its kGather if the slab gathers. Slabs that several stages use are
+// reduced behind all visits and updated before all others, both in ascending
+// order, so that every stage has these in one order.
 //
 // Gradients: that step up to its kNorm. An evaluation: its forwards, all
-// kForwardOnly, micro-batch after micro-batch, and kSum; a diagnosis has
-// kInspect behind each kForward. A probe: one micro-batch through all chunks
-// forward and backward, with kProbe of each slab that a block shares behind its
-// kBackward, which keeps those gradients apart, behind all of it kReduce of
-// those that blocks of several stages share, ascending, and kSum.
+// kForwardOnly, micro-batch after micro-batch, and kSum. A diagnosis: the same
+// with kInspect behind each kForward. A probe: one micro-batch through all
+// chunks forward and backward. A kBackward keeps gradients of slabs that blocks
+// share apart, and a kProbe of each such slab follows it. Behind all visits are
+// kReduce of slabs that ShapeTable::IsReducedByProbe, ascending, and kSum.
 Planner PlannerOf(StageSchedule schedule, bool recompute);
 
 }  // namespace delink

@@ -11,16 +11,16 @@ struct BasicPlanOptions {
   bool recompute = false;  // of every block
 };
 
-// What assemble.h says of these orders. Micro-batch-major, 2 layers sharing
-// slab 0, 2 micro-batches:
+// Programs as in assemble.h, in these orders. Micro-batch-major, 2 layers
+// sharing slab 0, 2 micro-batches:
 //   F(0,a) F(1,a) B(1,a) B(0,a) F(0,b) F(1,b) B(1,b) B(0,b)
 //   Reduce(0) Squares(0) Norm Update(0)
 // where the last layer's F and B are one, Loss (docs/step-program.md draws
-// more). Backward visits micro-batches in ascending order in both orders;
-// passes without it go micro-batch after micro-batch in both.
+// more). In both orders backward visits micro-batches in ascending order, and
+// passes without backward run micro-batch after micro-batch.
 Planner BasicPlanner(const BasicPlanOptions& options);
 
-// One of its programs each.
+// The programs of a BasicPlanner.
 Program PlanStep(const ProgramShape& shape, const BasicPlanOptions& options);
 Program PlanGradients(const ProgramShape& shape,
                       const BasicPlanOptions& options);

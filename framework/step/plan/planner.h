@@ -1,4 +1,4 @@
-// Who writes the programs of a stage.
+// The functions that write the programs of a stage.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@
 namespace delink {
 namespace {
 
-// What keeps something for a backward, or begins one.
+// Whether it keeps something for a backward, or begins one.
 bool MayRecompute(const Instruction& at) {
   return (at.flags & kForwardOnly) == 0 &&
          (at.op == Op::kForward || at.op == Op::kBackward ||

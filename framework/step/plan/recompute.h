@@ -1,5 +1,5 @@
-// Which blocks keep nothing but their input for backward, and run their forward
-// again there.
+// Which blocks keep only their input for backward, and repeat their forward
+// there.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,9 @@
 
 namespace delink {
 
-// The planner's programs, of which those with a backward do so of `layers` (by
-// layer as programs count them; of blocks alone, whatever is said of others),
-// besides those of which the planner says so. Nothing but flags changes. Empty:
-// the planner's own.
+// The planner's programs, but those with a backward also recompute `layers`, in
+// addition to the planner's choice. `layers` is by layer as programs count
+// them; only its blocks matter. Only flags change. Empty: the planner's own.
 Planner WithRecompute(Planner planner, std::vector<bool> layers);
 
 }  // namespace delink
