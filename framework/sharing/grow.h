@@ -2,7 +2,7 @@
 // This file says where each slab comes from; all else is as at any switch
 // (delink.h):
 //
-//   a slab that a visited block used              is kept
+//   a slab of blocks of which some were visited   keeps its contents
 //   of new blocks alone, GrowPolicy copy, cycle   is a copy of another slab
 //   of new blocks alone, random, zero             begins fresh
 //
