@@ -1,5 +1,5 @@
-// values[index] for an index of any integer or enumeration. One that is out of
-// range is the programmer's mistake.
+// values[index] for an index of any integer or enumeration type. An index out
+// of range fails a check.
 #pragma once
 
 #include <cstddef>

@@ -9,7 +9,7 @@ void WriteBehind::Done(int descriptor, int64_t end) {
   if (end - begun_ < at_once_) return;
   ::sync_file_range(descriptor, begun_, end - begun_, SYNC_FILE_RANGE_WRITE);
   begun_ = end;
-  // Pages that the disk has not got yet stay, until the next time.
+  // Pages that are not on the disk yet stay until the next call.
   const int64_t behind = end - 4 * at_once_;
   if (behind > 0) ::posix_fadvise(descriptor, 0, behind, POSIX_FADV_DONTNEED);
 }

@@ -1,8 +1,7 @@
-// Large files that are written once and not read again soon, on their way
-// through the system's cache: where they go to the disk as they are written and
-// leave the cache behind them, the same few pages serve for all of them, and
-// nothing is left to wait for at the end. Hints alone: what cannot be done is
-// not, and no bytes change.
+// Hints to the system's cache for large files that are written once and not
+// read again soon. Their pages go to the disk while the file is written and
+// then leave the cache, so that a few pages serve the whole file and the final
+// sync waits for little. A hint that fails is ignored; no bytes change.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +12,12 @@ namespace delink {
 // For a file that is written from the front. Not thread-safe.
 class WriteBehind {
  public:
-  // Of so many bytes at a time.
+  // Gives hints for at least `at_once` bytes at a time.
   explicit WriteBehind(int64_t at_once = int64_t{8} << 20)
       : at_once_(at_once) {}
 
-  // What is before `end` is written to `descriptor`, and will not be read: it
-  // is to go to the disk, and what is more than four times as much before it to
+  // Says that all bytes before `end` are written to `descriptor` and will not
+  // be read. They go to the disk; those more than 4 * at_once before `end`
   // leave the cache. `end` grows from call to call.
   void Done(int descriptor, int64_t end);
 
@@ -27,7 +26,7 @@ class WriteBehind {
   int64_t begun_ = 0;  // on its way to the disk
 };
 
-// The same of all of a file that is written and synced.
+// Lets a whole file that is written and synced leave the cache.
 void LetCacheGoOf(const std::string& path);
 
 }  // namespace delink

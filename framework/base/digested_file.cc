@@ -25,7 +25,7 @@ absl::StatusOr<bool> DigestedFile::Write(int64_t begin,
                                          std::string_view bytes) {
   DELINK_RETURN_IF_ERROR(WriteAt(begin, bytes));
   {
-    // While these are missing nobody closes the file.
+    // Nobody closes the file before the digest has these bytes.
     const MutexLock lock(mutex_);
     behind_.Done(descriptor_, digest_.end());
   }

@@ -1,6 +1,6 @@
 // A large file that is written in pieces, in any order and from several
-// threads: digested as it is written, so that it need not be read for that, and
-// gone to the disk and out of the system's cache soon after (cache.h).
+// threads. It is digested while it is written, so that it need not be read
+// again, and soon goes to the disk and leaves the system's cache (cache.h).
 #pragma once
 
 #include <cstdint>
@@ -18,9 +18,8 @@ namespace delink {
 // Thread-safe but for Close and Digest.
 class DigestedFile {
  public:
-  // `descriptor`: of the file at `path`, open for reading and writing; it is
-  // this object's from now on. The file is going to have `bytes` bytes, more
-  // than none.
+  // `descriptor` of the file at `path` is open for reading and writing; this
+  // object closes it. The file will have `bytes` bytes, at least one.
   DigestedFile(std::string path, int descriptor, int64_t bytes);
   DigestedFile(const DigestedFile&) = delete;
   DigestedFile& operator=(const DigestedFile&) = delete;
@@ -28,15 +27,16 @@ class DigestedFile {
 
   const std::string& path() const { return path_; }
 
-  // Bytes of the file from `begin` on, each once. Returns whether all of the
-  // file is written and digested by this: for one call of these two it is.
+  // Writes bytes from `begin` on, each byte of the file once. Returns whether
+  // this call completes the file and its digest: true for exactly one call of
+  // Write or Keep.
   absl::StatusOr<bool> Write(int64_t begin, std::string_view bytes);
-  // Bytes that are in the file already, or shall be zeros that nobody writes.
+  // For bytes that are in the file already, or are zeros that nobody writes.
   absl::StatusOr<bool> Keep(int64_t begin, int64_t end);
 
   // Syncs and closes.
   absl::Status Close();
-  // Of all of it (a check). Once.
+  // The digest; the file must be complete (a check). Call it once.
   std::string Digest() { return digest_.Hex(); }
 
  private:

@@ -253,7 +253,7 @@ absl::Status OutputFile::Write(std::string_view bytes) {
 
 absl::Status OutputFile::Close() {
   int error = ::fsync(descriptor_) == 0 ? 0 : errno;
-  // Pipes and devices cannot be synced; that is no loss.
+  // Pipes and devices cannot be synced, and need not be.
   if (error == EINVAL || error == EROFS) error = 0;
   if (::close(std::exchange(descriptor_, -1)) != 0 && error == 0) {
     error = errno;

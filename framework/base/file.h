@@ -2,8 +2,9 @@
 // the path, what failed and how to mend it.
 //
 // A short write or a full disk is ResourceExhausted; a missing file is
-// NotFound. Nothing here is atomic unless it says so: what must survive a crash
-// is written under a temporary name, synced, renamed, and its folder synced.
+// NotFound. Nothing here is atomic unless it says so. A file that must survive
+// a crash is written under a temporary name, synced and renamed, and then its
+// folder is synced.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ absl::Status FileError(int error, std::string_view path,
 
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// Creates or replaces `path` and syncs it. After a failure what it holds is
+// Creates or replaces `path` and syncs it. After a failure its contents are
 // undefined.
 absl::Status WriteFile(const std::string& path, std::string_view bytes);
 
@@ -41,13 +42,13 @@ absl::Status SyncDirectory(const std::string& path);
 // if it is empty.
 absl::Status Rename(const std::string& from, const std::string& to);
 
-// Removes a file, a link or a whole folder; what does not exist is no error.
+// Removes a file, a link or a whole folder; a missing path is no error.
 absl::Status RemoveAll(const std::string& path);
 
 // Creates a folder and its parents; existing ones are no error.
 absl::Status MakeDirectories(const std::string& path);
 
-// That `path` is a file itself: no link, folder, device or pipe, which may lead
+// An error if `path` is a link, folder, device or pipe, which may lead
 // elsewhere or have no end.
 absl::Status CheckRegularFile(const std::string& path);
 
@@ -65,7 +66,7 @@ std::string JoinPath(std::string_view a, std::string_view b);
 std::string ParentPath(const std::string& path);
 
 // A file being written front to back. Not thread-safe. Move-only; destroying it
-// without Close leaves the file as far as it got.
+// without Close leaves what has been written.
 class OutputFile {
  public:
   static absl::StatusOr<OutputFile> Create(const std::string& path);
@@ -76,7 +77,7 @@ class OutputFile {
 
   absl::Status Write(std::string_view bytes);
 
-  // Syncs and closes; every error that write(2) had put off is reported here.
+  // Syncs and closes; reports every error that write(2) had deferred.
   absl::Status Close();
 
  private:

@@ -4,9 +4,8 @@
 //   DELINK_LOG(kInfo) << "resuming at step " << step;
 //
 // Lines from ranks other than 0 carry their rank; control characters are
-// written out (framework/base/printable.h). Thread-safe; one line is written
-// whole. What cannot be written, as to a pipe that nobody reads any more, is
-// lost.
+// escaped (framework/base/printable.h). Thread-safe; each line is written
+// whole. Lines that cannot be written, as to a closed pipe, are lost.
 #pragma once
 
 #include <sstream>
@@ -33,7 +32,7 @@ bool SetLogFile(const std::string& path);
 void SetLogTerminalHook(void (*hook)());
 
 void LogLine(LogLevel level, std::string_view text);
-// With `shown` in the place of `text` on standard error.
+// The same, but standard error gets `shown` instead of `text`.
 void LogLine(LogLevel level, std::string_view text, std::string_view shown);
 
 namespace base {

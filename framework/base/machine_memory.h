@@ -5,7 +5,7 @@
 
 namespace delink {
 
-// Bytes, also what others use.
+// In bytes, including memory in use.
 int64_t MachineMemory();
 
 }  // namespace delink

@@ -1,6 +1,6 @@
-// Mutexes whose discipline the compiler checks: a member says what it is
-// guarded by, a function which lock it is called with, and clang refuses what
-// keeps to neither (.clang-tidy: clang-diagnostic-thread-safety).
+// Mutexes whose use the compiler checks: a member names the mutex that guards
+// it, a function the mutex that its callers must hold, and clang rejects code
+// that breaks this (.clang-tidy: clang-diagnostic-thread-safety).
 //
 //   void Push(int x) {
 //     const MutexLock lock(mutex_);
@@ -27,7 +27,7 @@ class ABSL_LOCKABLE BasicMutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
-  // False where it could not be had for so long; of a TimedMutex.
+  // False if the mutex could not be locked within `time`. TimedMutex only.
   bool TryLockFor(std::chrono::milliseconds time)
       ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) {
     return mutex_.try_lock_for(time);
@@ -56,12 +56,12 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   MutexLock(const MutexLock&) = delete;
   MutexLock& operator=(const MutexLock&) = delete;
 
-  // Gives the mutex up until `changed` is notified, or for no reason: called in
-  // a loop that asks for what is waited for.
+  // Releases the mutex until `changed` is notified. May also return without a
+  // reason: call it in a loop that tests the condition.
   void Wait(std::condition_variable& changed) {
     WithStandard([&](auto& lock) { changed.wait(lock); });
   }
-  // At most so long.
+  // The same, for at most `time`.
   void WaitFor(std::condition_variable& changed,
                std::chrono::microseconds time) {
     WithStandard([&](auto& lock) { changed.wait_for(lock, time); });

@@ -1,5 +1,5 @@
-// Names come from files that others wrote, and a terminal obeys what it is
-// shown.
+// Text from files of unknown origin, made safe for a terminal, which would obey
+// control characters.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace delink {
 
-// `text` with its control characters, but line feeds and tabs, written out as
-// "\u001b", which JSON and TOML read back. For all that people are shown.
+// `text` with control characters except line feeds and tabs escaped as
+// "\u001b", which JSON and TOML read back. For everything that users see.
 std::string Printable(std::string_view text);
 
 }  // namespace delink

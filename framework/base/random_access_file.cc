@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 constexpr int64_t kHugePage = int64_t{2} << 20;
-// Bytes that are read past the cache at a time.
+// Bytes of one read past the cache.
 constexpr int64_t kRoom = 3 * kHugePage;
 
 char* MakeRoom() {
@@ -30,10 +30,9 @@ char* MakeRoom() {
   return static_cast<char*>(room);
 }
 
-// Room for them, for each thread: memory that is new each time costs more
-// than what is read into it. In huge pages: a disk is told of each range of
-// memory by itself, a few hundred in a request, and of pages of 4 KiB reads
-// three times as slowly.
+// Each thread's memory for them: allocating it for each read costs more than
+// the read. It has huge pages, because a request to a disk lists each range of
+// memory, a few hundred at most; with 4 KiB pages reads are three times slower.
 char* Blocks() {
   thread_local const std::unique_ptr<char, decltype(&std::free)> blocks(
       MakeRoom(), std::free);
@@ -105,7 +104,7 @@ void RandomAccessFile::ReadPastCache() {
   past_cache_ = ::fcntl(descriptor_, F_SETFL, O_DIRECT) == 0;
 }
 
-// By way of memory of its own: what is read past the cache are whole blocks.
+// Reads to separate memory, because reads past the cache are whole blocks.
 absl::Status RandomAccessFile::ReadBlocks(int64_t begin, int64_t size,
                                           char* to) const {
   const int64_t end = begin + size;
@@ -119,7 +118,7 @@ absl::Status RandomAccessFile::ReadBlocks(int64_t begin, int64_t size,
         ::pread(descriptor_, blocks, static_cast<size_t>(want), first);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EINVAL && !plain) {
-      // Blocks may be larger elsewhere: then the descriptor reads as ever.
+      // The file system may have larger blocks: then read through the cache.
       ::fcntl(descriptor_, F_SETFL, 0);
       plain = true;
       continue;

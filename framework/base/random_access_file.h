@@ -1,4 +1,4 @@
-// A file of which any bytes are read, in any order, by any thread.
+// A file that any thread reads at any position.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace delink {
 // Thread-safe. Move-only.
 class RandomAccessFile {
  public:
-  // `path` may be a link to a file, but nothing that is no file: a pipe to
-  // which nobody writes is an error too, and is not waited for.
+  // `path` may be a file or a link to one. Anything else is an error; Open does
+  // not wait for a pipe to which nobody writes.
   static absl::StatusOr<RandomAccessFile> Open(const std::string& path);
 
   RandomAccessFile(RandomAccessFile&& other) noexcept;
@@ -24,12 +24,11 @@ class RandomAccessFile {
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }  // when it was opened
 
-  // From now on what is read does not stay in the system's cache, where the
-  // file system can read past it: for large files that are read once. Before
-  // others read.
+  // Makes later reads bypass the system's cache if the file system supports it:
+  // for large files that are read once. Call it before other threads read.
   void ReadPastCache();
 
-  // Bytes [begin, begin + size): DataLoss where the file has become shorter.
+  // Bytes [begin, begin + size); DataLoss if the file has become shorter.
   absl::Status Read(int64_t begin, int64_t size, void* bytes) const;
 
  private:
@@ -44,7 +43,7 @@ class RandomAccessFile {
   int64_t size_ = 0;
 };
 
-// DataLoss: `path` has so many bytes in place of those wanted.
+// DataLoss: `path` has `bytes` bytes instead of `wanted`.
 absl::Status FileCutShort(const std::string& path, int64_t bytes,
                           int64_t wanted);
 

@@ -1,9 +1,9 @@
 // Counter-based random numbers, keyed by logical name.
 //
 // Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
-// SC11). A value is a pure function of (seed, name, index): whoever asks, in
-// whatever order, on whatever rank, gets the same number. Plain inline code, so
-// that CPU and CUDA kernels share it.
+// SC11). A value is a pure function of (seed, name, index): the same on every
+// rank and in any order of calls. Plain inline code, so that CPU and CUDA
+// kernels share it.
 #pragma once
 
 #include <array>
@@ -86,7 +86,7 @@ inline std::array<double, 2> NormalPair(RngKey key, uint64_t pair) {
   return {radius * std::cos(kTwoPi * u2), radius * std::sin(kTwoPi * u2)};
 }
 
-// Element `index` of it.
+// Element `index` of the same stream.
 inline double Normal(RngKey key, uint64_t index) {
   return NormalPair(key, index / 2)[index % 2];
 }

@@ -10,7 +10,7 @@
 namespace delink {
 namespace {
 
-// What is read back at a time.
+// Bytes that are read back at a time.
 constexpr int64_t kReadBack = 1 << 20;
 
 }  // namespace
@@ -104,7 +104,7 @@ absl::StatusOr<bool> RunningDigest::GoOn() {
       digest_.Update(piece.bytes);
     } else if (absl::Status status = DigestBack(begin, piece.end);
                !status.ok()) {
-      // Nobody waits for a digest that there will not be.
+      // There will be no digest: wake the threads that wait for it.
       const MutexLock lock(mutex_);
       digesting_ = false;
       taken_.notify_all();

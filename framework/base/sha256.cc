@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kBlock = 1 << 20;
 constexpr size_t kHexDigits = 64;
-// Of a SHA256SUMS: more than any folder of ours has files for.
+// The largest SHA256SUMS: more than any folder of a run needs.
 constexpr int64_t kLongestList = 64 << 20;
 
 absl::Status Damaged(const std::string& path, const std::string& what) {
@@ -35,9 +35,9 @@ bool IsHex(std::string_view text) {
   });
 }
 
-// Whether most digits of two digests are the same: then they are of the same
-// bytes, and one was damaged later. Those of different bytes have four in
-// common, of 64.
+// Whether most digits of two digests are the same: then they are digests of the
+// same bytes, and one was damaged later. Digests of different bytes have about
+// four of 64 digits in common.
 bool MostDigitsEqual(const std::string& a, const std::string& b) {
   size_t same = 0;
   for (size_t i = 0; i < kHexDigits; ++i) {
@@ -134,7 +134,7 @@ absl::Status WriteSums(const std::string& dir,
                        const std::vector<FileSum>& sums) {
   std::string text;
   for (const FileSum& sum : sums) {
-    // sha256sum escapes such names; none of ours has any.
+    // sha256sum escapes such names; this project writes none.
     DELINK_CHECK(sum.name.find_first_of("\n\r\\") == std::string::npos)
         << sum.name;
     if (sum.bytes >= 0)

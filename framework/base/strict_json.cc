@@ -11,11 +11,10 @@
 namespace delink {
 namespace {
 
-// Deeper than any file that is read for what it says; a parser's memory is a
-// multiple of what nests.
+// Deeper than any valid file; a parser's memory grows with the nesting.
 constexpr int kDeepest = 64;
 
-// Where brackets nest too deeply; npos where they do not. What is in texts does
+// Where brackets nest too deeply; npos if they do not. Brackets in strings do
 // not count.
 size_t TooDeep(std::string_view text) {
   int depth = 0;
@@ -35,7 +34,7 @@ size_t TooDeep(std::string_view text) {
   return std::string_view::npos;
 }
 
-// Without the library's own mark, and not as long as what it quotes.
+// The library's message without its mark, cut to a readable length.
 std::string Shortened(std::string_view what) {
   constexpr size_t kLongest = 200;
   const size_t mark = what.find("] ");

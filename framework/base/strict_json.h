@@ -1,5 +1,5 @@
-// JSON that others wrote and that must mean one thing: nlohmann-json keeps the
-// last of two equal keys and says nothing.
+// JSON of unknown origin that must be unambiguous: nlohmann-json keeps the last
+// of two equal keys without an error.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -9,9 +9,8 @@
 
 namespace delink {
 
-// Of text that is no JSON, or has a key twice in one object, or is nested too
-// deeply: InvalidArgument that says what and where in the text; the caller adds
-// the file.
+// InvalidArgument if the text is no JSON, has a key twice in one object or is
+// nested too deeply. The error does not name the file; the caller adds it.
 absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text);
 
 }  // namespace delink

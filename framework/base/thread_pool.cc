@@ -7,8 +7,8 @@
 namespace delink {
 namespace {
 
-// Pieces of a loop for each thread, so that one that has less of a core gets
-// less of the loop.
+// Pieces of a loop for each thread, so that a thread with a smaller share of a
+// core takes less of the loop.
 constexpr int64_t kPieces = 8;
 
 }  // namespace
@@ -65,7 +65,7 @@ void ThreadPool::RunOther() {
   }
 }
 
-// Null when the pool goes.
+// Null when the pool is destroyed.
 ThreadPool::Loop* ThreadPool::Join() {
   MutexLock lock(mutex_);
   while (!stop_ && loop_ == nullptr) lock.Wait(begun_);
@@ -74,7 +74,7 @@ ThreadPool::Loop* ThreadPool::Join() {
   return loop_;
 }
 
-// Nothing is left of the loop for others to join.
+// The loop has no pieces left, so others need not join it.
 void ThreadPool::Leave(const Loop& loop) {
   const MutexLock lock(mutex_);
   if (loop_ == &loop) loop_ = nullptr;

@@ -1,6 +1,6 @@
-// Threads of one's own for loops whose parts are independent of each other,
-// beside whatever else the process computes with: a lane that works while
-// others compute has a share of the cores by the number of its threads.
+// A separate pool of threads for loops with independent iterations. Work that
+// overlaps other computation uses one; its number of threads sets its share of
+// the cores.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class ThreadPool {
  public:
   using Work = std::function<void(int64_t)>;
 
-  // Whoever runs a loop is one of the threads.
+  // `threads` counts the thread that calls ParallelFor.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -28,10 +28,10 @@ class ThreadPool {
 
   int threads() const { return static_cast<int>(others_.size()) + 1; }
 
-  // Calls work(i) once for each i from 0 to n, in neighbours on one thread, in
-  // no order, and returns when all are done. What they write is then seen by
-  // the caller. A thread that is late is not waited for: the others do its
-  // part.
+  // Calls work(i) once for each i of [0, n), in no order; a thread takes runs
+  // of neighbours. Returns when all calls are done, and the caller then sees
+  // what they wrote. Threads that have not begun are not waited for: the others
+  // do their part.
   void ParallelFor(int64_t n, const Work& work);
 
  private:
@@ -50,7 +50,7 @@ class ThreadPool {
   Mutex mutex_;
   std::condition_variable begun_, left_;
   bool at_work_ ABSL_GUARDED_BY(mutex_) = false;
-  // That may be joined: parts of it may be left.
+  // The loop that threads may join: iterations may be left.
   Loop* loop_ ABSL_GUARDED_BY(mutex_) = nullptr;
   int others_in_loop_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stop_ ABSL_GUARDED_BY(mutex_) = false;

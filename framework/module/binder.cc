@@ -14,8 +14,8 @@
 namespace delink {
 namespace {
 
-// The shape of the rectangles that are here of a tensor: its own where all of
-// it is, else with fewer rows or columns.
+// The shape of the rectangles of a tensor that are here: the tensor's shape if
+// all of it is here, else with fewer rows or columns.
 Shape ShapeOf(const Shape& whole, const std::vector<Rect>& rects) {
   if (rects.size() == 1 && rects[0] == WholeOf(whole)) return whole;
   int64_t rows = 0;

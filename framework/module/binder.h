@@ -1,9 +1,9 @@
-// Binder: what a layer sees of a store. Points the parameters of the layer that
-// is about to be visited at their weights and gradients.
+// Binder: points the parameters of a layer, before a visit, at their weights
+// and gradients in a store.
 //
-// Twelve layers that share are twelve module objects and one slab: only the
-// binder's lists know which parameter lies where. A Binder belongs to the
-// thread that runs the layers; the store must outlive it.
+// Twelve layers that share are twelve module objects and one slab; only the
+// binder's lists say where each parameter lies. A Binder belongs to the thread
+// that runs the layers; the store must outlive it.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,25 @@ class Binder {
  public:
   explicit Binder(ParamStore& store);
 
-  // Points the parameters of `layer`, which is visited, at their weights (and
-  // Param::rest() at rows in another slab that lie behind) and,
-  // with `written` given, at their gradients; (*written)[i] says whether the
-  // gradient of slabs_of_layer(layer)[i] already holds contributions of this
-  // step. With `gradients` given, slab i's gradient goes to that address (of
-  // the plane's size, in the slab's order) instead of its plane, where it is
-  // not null.
+  // Points the parameters of `layer`, which must be visited, at their weights,
+  // and Param::rest() at further rows in another slab. If `written` is given,
+  // points them at their gradients too; (*written)[i] says whether the gradient
+  // of slabs_of_layer(layer)[i] already holds contributions of this step. If
+  // (*gradients)[i] is given and not null, slab i's gradient is written to that
+  // address (of the plane's size, in the slab's order) instead of its plane.
   void Bind(int layer, const std::vector<bool>* written,
             const std::vector<void*>* gradients = nullptr);
   // After a backward of the layer bound last: zeroes the gradients in its slabs
-  // that nobody has written in this step, those of parameters that only other
-  // layers use included.
+  // that have not been written in this step, including those of parameters that
+  // only other layers use.
   void FinishGradients(int layer, Stream& stream);
 
  private:
   struct Binding {
     Param* param;
-    bool is_rest;   // of param->rest()
-    bool has_rest;  // another one is
-    Shape shape;    // of what is here of it
+    bool is_rest;   // binds param->rest()
+    bool has_rest;  // another binding is its rest
+    Shape shape;    // of the rows and columns that are here
     int slab;
     int index;  // of slab in slabs_of_layer
     int64_t offset;
@@ -55,7 +54,8 @@ class Binder {
   ParamStore* store_;
   std::vector<std::vector<Binding>> bindings_;    // by layer
   std::vector<std::vector<Stranger>> strangers_;  // by layer
-  // Of the strangers of the layer bound last, those not written in this step.
+  // Gradients of the layer bound last that only other layers use and that are
+  // not written in this step.
   std::vector<Tensor> strange_gradients_;
 };
 

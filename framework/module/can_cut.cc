@@ -6,7 +6,7 @@
 namespace delink {
 namespace {
 
-// Rows, or columns, that are cut by themselves.
+// The numbers of rows, or columns, that are cut by themselves.
 std::vector<int64_t> CountsOf(const ParamSpec& spec) {
   if (spec.split == Split::kIn) return {spec.shape[spec.shape.rank() - 1]};
   if (!spec.stacked.empty()) return spec.stacked;
@@ -14,12 +14,13 @@ std::vector<int64_t> CountsOf(const ParamSpec& spec) {
 }
 
 bool CanBeCut(const ParamSpec& spec, int64_t ranks) {
-  // What has no heads is cut unevenly where it must be.
+  // Parameters without heads may be cut unevenly.
   if (spec.split == Split::kNone || spec.unit == 1) return true;
   const std::vector<int64_t> counts = CountsOf(spec);
   return std::all_of(counts.begin(), counts.end(), [&](int64_t count) {
     const int64_t units = count / spec.unit;
-    // Rows of fewer heads several ranks have; of a sum each has its own.
+    // Several ranks may have the same rows (kOut), but not the same columns of
+    // a sum (kIn).
     return units % ranks == 0 ||
            (spec.split == Split::kOut && ranks % units == 0);
   });

@@ -1,5 +1,6 @@
 // Whether parameters can be cut over ranks of the tensor axis as a layout cuts
-// them (layout.h): between heads, of which each rank has as many.
+// them (layout.h): between heads, with as many heads on each rank, or with each
+// head on as many ranks (Split::kOut).
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // How tensor parallelism cuts one parameter, as its ParamSpec says, and the
-// columns of what it is multiplied with. Pure functions of the declaration, the
-// rank's place along the tensor axis and the number of places.
+// columns of a product with it. Pure functions of the declaration, the rank's
+// place along the tensor axis and the number of places.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace delink {
 
-// Rows of one of the matrices that a parameter is, or its columns (kIn).
+// The rows of one matrix of a parameter, or its columns (kIn).
 struct Stack {
   int64_t first = 0;
   int64_t count = 0;
 };
 std::vector<Stack> StacksOf(const ParamSpec& spec);
 
-// Into how many pieces `count` of its rows or columns are cut over `ranks`: one
-// for each, or, of fewer units than there are ranks, for some of them.
+// How many pieces `count` rows or columns are cut into over `ranks` ranks: one
+// for each rank, or one for each unit if there are fewer units than ranks.
 int PiecesOf(const ParamSpec& spec, int64_t count, int ranks);
 
-// What piece `i` of what is cut into so many has of a parameter.
+// The rectangles that piece `i` of `pieces` has of a parameter.
 std::vector<Rect> RectsOf(const ParamSpec& spec, int i, int pieces, int ranks);
 
-// Of a product with the rows of a weight that is Split::kOut, the columns that
-// a place has: first those of pieces of its own, then those that other places
-// have too (Param::rest).
+// For a product with a weight that is Split::kOut: the columns that a place
+// has. Columns of its own come first, then those that other places have too
+// (Param::rest).
 ColumnCut ColumnsAt(const ParamSpec& spec, int place, int ranks);
 
 }  // namespace delink

@@ -14,7 +14,8 @@
 namespace delink {
 namespace {
 
-// What lies in elements `range` of a local slab, of params[index], on `rank`.
+// Adds the extents of params[index] that lie in elements `range` of a local
+// slab, on `rank`.
 void AddExtents(const LocalSlab& local, size_t index, Range range, int rank,
                 int slab, Descriptor& extents) {
   const int64_t first = local.slab.params[index].offset;
@@ -37,8 +38,8 @@ void AddExtents(const LocalSlab& local, size_t index, Range range, int rank,
   }
 }
 
-// The rectangles of a grid of statistics that `rects` of a tensor's elements
-// have, in order: of its rows, or of its columns.
+// The rectangles of a grid of statistics that belong to `rects` of a tensor's
+// elements, in order: those of their rows, or of their columns.
 std::vector<Rect> StatisticsOf(const std::vector<Rect>& rects,
                                const Shape& shape, StateExtent grid) {
   if (rects.size() == 1 && rects[0] == WholeOf(shape)) {
@@ -57,8 +58,8 @@ std::vector<Rect> StatisticsOf(const std::vector<Rect>& rects,
   return statistics;
 }
 
-// The same of statistics, which are all there where the first element is that
-// the slab has of the parameter.
+// The same for statistics: all of them are with the first element that the slab
+// has of the parameter.
 void AddStatistics(const LocalSlab& local, size_t index,
                    const std::vector<Rect>& statistics, Range range, int rank,
                    int slab, Descriptor& extents) {
@@ -79,7 +80,7 @@ void AddStatistics(const LocalSlab& local, size_t index,
   }
 }
 
-// Takes `piece` out of all of `rects`.
+// Removes `piece` from all of `rects`.
 void Remove(std::vector<Rect>& rects, const Rect& piece) {
   std::vector<Rect> rest;
   for (const Rect& rect : rects) {
@@ -89,8 +90,8 @@ void Remove(std::vector<Rect>& rects, const Rect& piece) {
   rects = std::move(rest);
 }
 
-// What a rank wants of a tensor: pieces of which no two overlap, each with all
-// its places, whose extents are as much or more.
+// A piece that a rank wants of a tensor. No two pieces overlap; the extents of
+// `places` contain the piece.
 struct WantedPiece {
   Rect rect;
   std::vector<CopyStep::Place> places;
@@ -126,7 +127,7 @@ class OwnersByRow {
     }
   }
 
-  // Calls visit(owner) for what may overlap `rect`.
+  // Calls visit(owner) for the extents that may overlap `rect`.
   template <typename Visit>
   void ForEach(const Rect& rect, Visit visit) const {
     const auto first = std::upper_bound(ends_.begin(), ends_.end(), rect.row);
@@ -142,7 +143,7 @@ class OwnersByRow {
   std::vector<int64_t> ends_;  // of owners_ up to each, the last row's
 };
 
-// Of a descriptor, what is on `rank`.
+// The extents of a descriptor on `rank`.
 std::span<const Extent> OnRank(const Descriptor& extents, int rank) {
   const auto first =
       std::lower_bound(extents.begin(), extents.end(), rank,
@@ -153,7 +154,7 @@ std::span<const Extent> OnRank(const Descriptor& extents, int rank) {
   return {first, last};
 }
 
-// Makes plans: for all ranks, or those steps that one has a part in.
+// Makes plans: the steps of all ranks, or those that one rank takes part in.
 class Planner {
  public:
   static constexpr int kAllRanks = -1;
@@ -172,7 +173,8 @@ class Planner {
       if (!places.empty()) ranks = std::max(ranks, places.back().rank + 1);
     }
     for (int rank = 0; rank < ranks; ++rank) {
-      // What others want says what is sent to them, and whether anything is.
+      // This rank sends others what they want; and it must know whether any
+      // step crosses.
       if (IsPlanned(rank) || !owned_.empty() || !plan_.crosses) AddFor(rank);
     }
     for (auto& [source, step] : steps_) plan_.steps.push_back(std::move(step));
@@ -180,7 +182,7 @@ class Planner {
   }
 
  private:
-  // Whether all of a rank's wants are of the plan.
+  // Whether the plan has all steps that write to `rank`.
   bool IsPlanned(int rank) const { return rank_ == kAllRanks || rank == rank_; }
 
   void AddFor(int rank) {
@@ -205,8 +207,9 @@ class Planner {
     }
   }
 
-  // `rect` of what `rank` wants and has not. Each owner's part of it is cut by
-  // nothing but the two, so that owner and `rank` agree on it.
+  // Plans `rect`, which `rank` wants and does not have. Each owner's part of it
+  // is the overlap of the two and is not cut further, so that owner and `rank`
+  // agree on it.
   void AddMissing(int rank, const Rect& rect, const WantedPiece& want) {
     plan_.crosses = true;
     int64_t found = 0;
@@ -246,7 +249,7 @@ class Planner {
   CopyPlan plan_;
 };
 
-// The same rectangle of all that a step reads and writes.
+// The part of a step that reads and writes `rect`.
 CopyStep PartOf(const CopyStep& step, const Rect& rect) {
   CopyStep part{.from = Part(step.from, rect)};
   for (const CopyStep::Place& place : step.to) {
@@ -255,8 +258,8 @@ CopyStep PartOf(const CopyStep& step, const Rect& rect) {
   return part;
 }
 
-// Of every local slab that has some of the tensor and every rank of its group,
-// what lies in elements range_of(slab, rank).
+// For every local slab that has some of the tensor and every rank of its group,
+// the extents in elements range_of(slab, rank).
 template <typename RangeOf>
 Descriptor ExtentsIn(const Layout& layout, const LogicalTensor& tensor,
                      StateExtent grid, const RangeOf& range_of) {
@@ -286,7 +289,8 @@ Descriptor ExtentsIn(const Layout& layout, const LogicalTensor& tensor,
   return extents;
 }
 
-// Where pieces of whole grains may end: at the parameter's ends too.
+// Whether a piece of whole grains may begin or end at `at`: also at the ends of
+// the parameter.
 bool IsEnd(const Grain& grain, int64_t at) {
   return at == 0 || at == grain.elements ||
          (grain.first + at) % grain.size == 0;
@@ -412,7 +416,7 @@ absl::Status CutIntoPieces(const CopyStep& step, int64_t most,
   const Rect& all = step.from.rect;
   const int64_t width = std::min(most, all.columns);
   const int64_t height = most / width;
-  // A range may begin between two grains: then so much of one is behind it.
+  // A range may begin inside a grain: the first piece is then so much shorter.
   const int64_t behind =
       grain.size > 1 ? (grain.first + step.to.front().extent.offset) % height
                      : 0;

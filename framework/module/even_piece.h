@@ -1,4 +1,4 @@
-// How a count is cut over ranks that need not have the same.
+// How a count is cut over ranks that need not have equal pieces.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace delink {
 
-// Piece `i` of `n` of [0, count), as even as can be: none has more than
+// Piece `i` of `n` of [0, count), as even as possible: none has more than
 // count / n, rounded up.
 inline Range EvenPiece(int64_t count, int i, int n) {
   return {count * i / n, count * (i + 1) / n};

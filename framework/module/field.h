@@ -1,11 +1,11 @@
-// What of a logical tensor is meant: its parameters, one plane of its weights,
-// its gradient, or a state of the optimizer. States go by name, since two
+// A field of a logical tensor: its parameters, one plane of its weights, its
+// gradient, or a state of the optimizer. States are found by name, since two
 // stores may number them differently.
 //
-// Values of a field travel in a type of their own. kParameters, kGradient and
-// kState are exact values, f64 where the weights are, else f32, whatever they
-// are kept in; kWeight, kMaster and kLow are the bits that are kept, so that a
-// payload of a NaN stays.
+// A field decides the type in which its values move. kParameters, kGradient and
+// kState are exact values, f64 if the weights are, else f32, however they are
+// stored. kWeight, kMaster and kLow are the stored bits, so that the payload of
+// a NaN is kept.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace delink {
 
 struct Field {
   enum class Kind : uint8_t {
-    kParameters,  // the exact weights, from wherever they are
+    kParameters,  // the exact weights
     kWeight,
     kMaster,
     kLow,

@@ -19,7 +19,7 @@ void InitValues(const Init& init, RngKey key, int64_t begin, int64_t count,
       std::fill_n(out, count, T{1});
       return;
     case Init::Kind::kNormal:
-      // By pairs, of which the first and the last may be here in half.
+      // In pairs; of the first and the last only half may be here.
 #pragma omp parallel for schedule(static) if (count > 4096)
       for (int64_t pair = begin / 2; pair < (begin + count + 1) / 2; ++pair) {
         const auto two = NormalPair(key, static_cast<uint64_t>(pair));

@@ -1,6 +1,5 @@
-// The values that parameters begin with: each a function of (seed, logical
-// name, index) and of nothing else, so that they can be made anywhere and in
-// any pieces. On the host.
+// Initial values of parameters, on the host. Each is a function of (seed,
+// logical name, index) alone, so that any rank can make any piece of them.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +12,8 @@ namespace delink {
 
 RngKey InitKey(uint64_t seed, std::string_view name);
 
-// Values [begin, begin + count) of the parameter that has the key; f32 is f64
-// rounded. T: float or double.
+// Values [begin, begin + count) of the parameter with this key; f32 values are
+// f64 values rounded. T: float or double.
 template <typename T>
 void InitValues(const Init& init, RngKey key, int64_t begin, int64_t count,
                 T* out);

@@ -1,4 +1,4 @@
-// Parameters as they are initialised.
+// Initialises parameters.
 #include <algorithm>
 #include <vector>
 
@@ -11,7 +11,7 @@
 namespace delink {
 namespace {
 
-// What is here of a parameter, generated on the host a piece at a time.
+// Generates one extent of a parameter on the host, a piece at a time.
 template <typename T>
 void InitExtent(StoreValues& store, const LogicalTensor& tensor,
                 const Extent& extent, const Init& init, RngKey key) {

@@ -85,8 +85,8 @@ Layout::Group Layout::MakeGroup(const std::set<int>& stages, int piece,
   return std::make_shared<const std::vector<int>>(std::move(group));
 }
 
-// Into what all places along the tensor axis have, what some do, and what each
-// has.
+// Cuts a slab into local slabs that all places along the tensor axis have, that
+// some have, and that one has.
 void Layout::CutSlab(int logical, Groups& groups) {
   const Slab& whole = At(slabs_, logical);
   std::set<int> stages;
@@ -101,7 +101,7 @@ void Layout::CutSlab(int logical, Groups& groups) {
     }
     all.insert(pieces.begin(), pieces.end());
   }
-  // At most 1024 cells of each, or 2048 of all three or more.
+  // At most 1024 cells for each way to cut; 2048 in all for three or more ways.
   const int share = (static_cast<int>(all.size()) + 1) / 2;
   for (const int pieces : all) {
     program_slabs_.push_back({.logical = logical,
@@ -191,7 +191,7 @@ void Layout::PlacePlanes() {
     PlacementRow& row = placement_.rows[s];
     row.state.sharded = options_.zero >= 1 && local.group->size() > 1;
     if (!row.state.sharded || !IsWhole(local)) continue;
-    // Owners of one matrix's pieces bring them together along the tensor axis.
+    // The owners of one matrix's pieces gather them along the tensor axis.
     std::vector<int>& places = At(beside, local.logical);
     std::vector<int> fitting;
     std::ranges::set_intersection(*local.group, places,

@@ -1,27 +1,28 @@
 // The layout of a model over ranks, a pure value: the same on every rank, made
 // from the declarations, the sharing and a mesh, before anything is allocated.
-// It says which rank has which layers and which pieces of which parameters, who
-// sums gradients with whom, and who owns what. The ParamStore, its
-// Binder, the switch and the index of a checkpoint ask here; reductions still
-// count on data ranks alone.
+// It says which rank has which layers and which pieces of which parameters,
+// which ranks sum gradients together, and who owns what. The ParamStore, its
+// Binder, the switch and the index of a checkpoint use it.
 //
-//   logical slab   the parameters of one part of one layer, whole: the unit of
-//                  sharing, and what names and norms go by (slab.h)
-//   local slab     what some ranks, its group, have of a logical slab: all of
-//                  them the same rectangles of its tensors, in the same order.
-//                  Without tensor parallelism a slab is one local slab. With
-//                  it, what is cut is one for each place along the tensor axis,
-//                  what is not cut (norms) another one beside; and rows that
-//                  several places have, as there are fewer units than places
-//                  (ParamSpec::unit), one for each set of these places
-//   program slab   local slabs that are pieces of a logical one in the same way
+//   logical slab   the whole parameters of one part of one layer: the unit of
+//                  sharing, of names and of norms (slab.h)
+//   local slab     the part of a logical slab that a group of ranks has. All
+//                  ranks of the group have the same rectangles of its tensors,
+//                  in the same order. Without tensor parallelism a slab is one
+//                  local slab. With it, the cut parameters are one local slab
+//                  for each place along the tensor axis, and those that are not
+//                  cut (norms) are one more. If there are fewer units than
+//                  places (ParamSpec::unit), several places have the same rows:
+//                  these are one local slab for each set of places
+//   program slab   the local slabs into which a logical slab is cut in one way
 //                  along the tensor axis: each place has one of them. Programs
-//                  count slabs so, and are the same on all places
-//   owner          of each element of a local slab one rank of the group: its
-//                  shard, cut evenly at blocks, or all of it (placement.h)
-//   cell           a block of a local slab. All cells are numbered, one local
-//                  slab's after the other's; each has one owner, and norms are
-//                  sums over cells in this order
+//                  count program slabs, and are the same on all places
+//   owner          each element of a local slab has one owner in the group. A
+//                  rank owns a shard, cut evenly at blocks, or the whole local
+//                  slab (placement.h)
+//   cell           a block of a local slab. Cells are numbered in the order of
+//                  local slabs; each has one owner, and norms are sums over
+//                  cells in this order
 //
 // All functions are pure; a layout may be read by any thread.
 #pragma once
@@ -45,32 +46,32 @@
 namespace delink {
 
 struct LocalSlab {
-  // As `slab` of the logical ones; params are the pieces that are here, one
-  // after the other, a parameter's rectangles row by row.
+  // Named as the logical slab. params are the pieces that are here, one after
+  // the other, each parameter's rectangles row by row.
   Slab slab;
   int logical = 0;                       // index in Layout::slabs
   std::vector<std::vector<Rect>> rects;  // by slab.params
   std::vector<size_t> params;  // by slab.params: index in the logical slab's
   int64_t first_cell = 0;      // of slab.blocks()
   int program_slab = 0;        // index in Layout::program_slabs
-  // The ranks that have it, ascending; of all with the same ranks one list.
-  // Their gradients are parts of a sum, but for IdenticalOverTensor.
+  // The ranks that have it, ascending; local slabs with the same ranks share
+  // one list. Their gradients are parts of a sum, except IdenticalOverTensor.
   std::shared_ptr<const std::vector<int>> group;
 };
 
 // Local slabs [first, first + pieces): place p of n along the tensor axis has
-// number p * pieces / n of them. 1 piece is what all places have.
+// number p * pieces / n of them. With 1 piece, all places have the same one.
 struct ProgramSlab {
   int logical = 0;
   int first = 0;
   int pieces = 1;
 };
 
-// Calls visit(Range, first) for the pieces of `range`, values of params[index]
-// as they lie in the local slab, that are neighbours in the logical parameter
-// too, in order: `first` is the number there of a piece's first one. A
-// parameter that is not cut is one piece, of what is cut by columns each row is
-// one.
+// `range` counts values of params[index] in the order of the local slab. Splits
+// it into pieces that are contiguous in the logical parameter too, and calls
+// visit(piece, first) for each in order; `first` is the position of its first
+// value in the logical parameter. A parameter that is not cut is one piece; if
+// it is cut by columns, each row is one.
 template <typename Visit>
 void ForEachLogicalRun(const LocalSlab& local, size_t index,
                        const ParamRegistry& registry, Range range,
@@ -97,15 +98,17 @@ class Layout {
  public:
   struct Options {
     Mesh mesh;
-    // By place, the layer's chunk of the pipeline, never falling: chunk c is
-    // of stage c mod mesh.pipeline. Empty: a chunk a stage, as even as can be.
+    // By place, the layer's chunk of the pipeline, never decreasing: chunk c
+    // belongs to stage c mod mesh.pipeline. Empty: one chunk for each stage, as
+    // even as possible.
     std::vector<int> chunks;
     int zero = 0;  // 1: optimizer state is sharded over the group
     // Tensors that an update must see whole: their slabs have one owner.
     WholeTensors whole_tensors = WholeTensors::kNone;
-    // Norms and what else is not cut see their own rows of an activation on
-    // each rank of the tensor axis, so that their gradients are parts of a sum,
-    // where else they are identical (IdenticalOverTensor).
+    // Sequence parallelism: on each rank of the tensor axis, norms and other
+    // parameters that are not cut see only their rows of an activation. Their
+    // gradients are then parts of a sum; without it they are identical
+    // (IdenticalOverTensor).
     bool sequence = false;
   };
 
@@ -113,7 +116,7 @@ class Layout {
   static Layout Create(const ParamRegistry& registry, int blocks,
                        const SharingMap& sharing, Options options);
 
-  // The same, with other homes of the planes of each logical slab.
+  // The same with the given tiers for the planes of each logical slab.
   Layout WithTiers(const std::vector<SlabTiers>& tiers) const;
 
   const ParamRegistry& registry() const { return *registry_; }
@@ -123,8 +126,8 @@ class Layout {
   const Mesh& mesh() const { return options_.mesh; }
   int ranks() const { return options_.mesh.ranks(); }
   // Layers by place, in the order of visits: 0, those of the visited blocks,
-  // blocks() + 1. A layer is a number in the Sequential, and so in names and
-  // declarations; steps and plans of memory go by place.
+  // blocks() + 1. Names and declarations use the layer, its number in the
+  // Sequential; steps and memory plans use the place.
   const std::vector<int>& visited() const { return visited_; }
   int places() const { return static_cast<int>(visited_.size()); }
   int depth() const { return places() - 2; }  // blocks that are visited
@@ -137,46 +140,46 @@ class Layout {
     return registry_->decl(At(slabs_, tensor.slab).params[tensor.param].decl)
         .spec;
   }
-  // The local slabs of all ranks, in the order of logical ones, and of one as
-  // program_slabs() has them; and, alike, where their planes are.
+  // The local slabs of all ranks, in the order of logical slabs, and within one
+  // in the order of program_slabs(). placement() has the same order.
   const std::vector<LocalSlab>& local_slabs() const { return local_slabs_; }
   const PlacementTable& placement() const { return placement_; }
 
   const std::vector<ProgramSlab>& program_slabs() const {
     return program_slabs_;
   }
-  // The local slab that is this program slab on `rank`, where its stage has it.
+  // The local slab that is this program slab on `rank`, if its stage has it.
   int LocalSlabOf(int program_slab, int rank) const {
     const ProgramSlab& slab = At(program_slabs_, program_slab);
     return slab.first + PieceOf(mesh().PlaceOf(rank), slab.pieces);
   }
 
-  // Those of a logical slab: [begin, end) of local_slabs.
+  // The local slabs of a logical slab: [begin, end) of local_slabs.
   Range LocalSlabsOfLogical(int logical) const {
     const auto at = first_local_.begin() + logical;
     return {static_cast<int64_t>(at[0]), static_cast<int64_t>(at[1])};
   }
 
-  // Cells of a mesh are the same whatever zero and whole_tensors are: their
-  // number, at most 2048 a logical slab, those of a logical slab, and those of
-  // the local slabs that `rank` does not have, ascending.
+  // The cells do not depend on zero and whole_tensors. cells(): their number,
+  // at most 2048 a logical slab. CellsNotOn: the cells of local slabs that
+  // `rank` does not have, ascending.
   int64_t cells() const;
   Range CellsOfLogical(int logical) const;
   std::vector<Range> CellsNotOn(int rank) const;
 
-  // The layers that are at work on `rank`, ascending.
+  // The layers that `rank` runs, ascending.
   std::vector<int> LayersOf(int rank) const;
   // Indices of the local slabs that `rank` has, ascending.
   std::vector<int> LocalSlabsOf(int rank) const;
   // The elements of a local slab that `rank` owns. Every element has exactly
   // one owner, and nobody outside of the group owns any.
   Range OwnedBy(int local_slab, int rank) const;
-  // The elements of which a reduction by all of the group leaves the sum on
-  // `rank`: its even shard, also of a slab that one rank owns.
+  // The elements whose sum is on `rank` after a reduction over the group: its
+  // even shard, also if one rank owns the slab.
   Range ReducedOn(int local_slab, int rank) const;
-  // The elements of which all places along the tensor axis have the whole
-  // gradient, and which count as zeros but on one of them: without `sequence`
-  // parameters that are neither cut nor by head.
+  // The elements whose whole gradient is on every place along the tensor axis;
+  // they count as zeros on all but one place. Without `sequence` these are the
+  // parameters that are neither cut nor by head; with it there are none.
   std::vector<Range> IdenticalOverTensor(int local_slab) const;
 
  private:

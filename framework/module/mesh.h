@@ -1,5 +1,5 @@
 // A mesh: how the ranks of a world are arranged. A rank has a place along each
-// axis; ranks that differ along some axes only form a group of those axes.
+// axis; ranks that differ only along some axes form a group of those axes.
 // Experts will fold over data x context x tensor and do not multiply the world.
 #pragma once
 
@@ -56,7 +56,7 @@ struct Mesh {
   int ranks() const { return tensor * context * data * pipeline; }
   MeshPlace PlaceOf(int rank) const;
   int RankAt(const MeshPlace& place) const;
-  // The ranks that are where `rank` is but along `axes`, ascending.
+  // The ranks that differ from `rank` only along `axes`, with it, ascending.
   std::vector<int> Group(int rank, Axes axes) const;
   friend bool operator==(const Mesh&, const Mesh&) = default;
 };

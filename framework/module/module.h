@@ -1,5 +1,5 @@
-// Module: code that turns a Var into a Var. It owns no memory: parameters are
-// the store's, activations the visit's.
+// Module: code that turns a Var into a Var. It owns no memory: the store owns
+// parameters, a visit owns activations.
 #pragma once
 
 #include "framework/autograd/tape.h"
@@ -16,9 +16,9 @@ class Module {
   virtual Var operator()(Var x) = 0;
 };
 
-// The last layer. operator() is unused; Loss adds to tape.inputs().loss and,
-// when the tape records, leaves the gradient of x behind (the logits are never
-// kept); Logits returns [B, T, V].
+// The last layer. operator() is unused. Loss adds to tape.inputs().loss and, if
+// the tape records, stores the gradient of x; it never keeps the logits. Logits
+// returns [B, T, V].
 class EpilogueModule : public Module {
  public:
   Var operator()(Var x) final { return Logits(x); }

@@ -26,7 +26,7 @@ void ChangeAll(const std::function<void(std::span<double>)>& change,
   }
 }
 
-// What all tensors of the sink that get the same values agree on.
+// The grain of all tensors of the sink that get the same values.
 Grain GrainOf(const ValueSink& sink, const Move& move) {
   Grain grain;
   for (const LogicalTensor* to : move.to) {
@@ -48,13 +48,13 @@ class Mover {
   Mover(ValueSource& source, ValueSink& sink, Communicator& comm, int64_t most)
       : source_(source), sink_(sink), comm_(comm), most_(most) {}
 
-  // What the transport says; pieces may be on their way until FinishAll.
+  // The transport's status; transfers may be pending until FinishAll.
   absl::Status Go(const Move& move);
   absl::Status FinishAll();
 
-  // Whether anything crossed ranks, on any of them.
+  // Whether any step of any rank crossed ranks.
   bool crosses() const { return crosses_; }
-  // Of this rank's ends.
+  // The status of this rank's reads and writes.
   const absl::Status& status() const { return status_; }
 
  private:
@@ -85,9 +85,9 @@ class Mover {
   const int64_t most_;
   bool crosses_ = false;
   absl::Status status_;
-  // In turn: one is filled while the other is on its way. All ranks go through
-  // the pieces in one order, so whoever waits for a piece that has not come
-  // waits for a rank that has posted it or is busy: never in a circle.
+  // Used in turn: one is filled while the other is sent. All ranks take the
+  // pieces in one order, so a rank that waits for a piece waits for a rank that
+  // has posted it or is busy: there is no deadlock.
   Passage passages_[2];
   size_t turn_ = 0;
 };
@@ -128,7 +128,7 @@ absl::Status Mover::Go(const Move& move) {
   return absl::OkStatus();
 }
 
-// Takes out of a step what the sink copies by itself.
+// Removes from a step the places that the sink copies by itself.
 void Mover::CopyHere(const Move& move, CopyStep& step) {
   if (!status_.ok()) return;
   std::erase_if(step.to, [&](const CopyStep::Place& place) {
@@ -189,7 +189,7 @@ void Mover::Read(Passage& passage) {
   ChangeAll(move.change, std::span(reinterpret_cast<float*>(values), count));
 }
 
-// A range of elements, as the rectangles of the tensor that the source knows.
+// Reads a range of elements as rectangles of the tensor, as the source needs.
 absl::Status Mover::ReadRanges(const Passage& passage, char* values) {
   const Move& move = *passage.move;
   const Rect whole = WholeOf(move.from->shape);

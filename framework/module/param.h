@@ -1,6 +1,6 @@
-// A parameter as a layer sees it: where its weight is right now, and where its
-// gradient goes. The memory belongs to the ParamStore; the executor binds it
-// before a visit, and layers never ask for it.
+// A parameter as a layer sees it: where its weight is now, and where to write
+// its gradient. The memory belongs to the ParamStore; the executor binds it
+// before a visit.
 #pragma once
 
 #include <memory>
@@ -22,8 +22,8 @@ struct Init {
   static Init Normal(double stddev) { return {Kind::kNormal, stddev}; }
 };
 
-// How tensor parallelism may cut a parameter: a statement of mathematics, not
-// of ranks.
+// How tensor parallelism may cut a parameter, whatever the number of ranks: by
+// rows (kOut) or by columns (kIn).
 enum class Split : uint8_t { kNone, kOut, kIn };
 
 struct ParamSpec {
@@ -31,25 +31,25 @@ struct ParamSpec {
   Init init;
   bool decay = true;  // subject to weight decay
   Split split = Split::kNone;
-  // Rows of each matrix where several are stacked in one (queries, keys and
-  // values), or of its bias: what takes a matrix for a map, as Muon, takes them
-  // apart, and each is cut by itself. Empty: it is one.
+  // Rows of each matrix if several are stacked in one (queries, keys and
+  // values), or of its bias. Tensor parallelism cuts each matrix by itself, and
+  // Muon updates each by itself. Empty: one matrix.
   std::vector<int64_t> stacked;
-  // What is cut is cut between so many rows (kOut), or columns (kIn): those of
-  // a head. Where a matrix has fewer such units than there are ranks, several
-  // have the same one.
+  // A cut parameter is cut at multiples of this many rows (kOut) or columns
+  // (kIn): those of a head. If a matrix has fewer such units than there are
+  // ranks, several ranks have the same unit.
   int64_t unit = 1;
-  // Of what is not cut: heads are normalised by it, of which a rank has its own
-  // alone, so that its gradient is always a part of a sum.
+  // A parameter that is not cut and normalises heads. A rank has only its own
+  // heads, so its gradient is always a part of a sum.
   bool by_head = false;
-  // Of a block, and writes to the residual stream: where all such parameters of
-  // a block are zero, the block hands on its input as it is.
+  // A parameter of a block that writes to the residual stream. If all such
+  // parameters of a block are zero, the block returns its input unchanged.
   bool residual = false;
 };
 
 class Param {
  public:
-  // Where a gradient goes: `=` unless `accumulate`, then `+=`.
+  // Where to write a gradient: with `+=` if `accumulate`, else with `=`.
   struct GradTarget {
     Tensor value;
     bool accumulate = false;
@@ -63,16 +63,16 @@ class Param {
   const Shape& shape() const { return weight_.shape(); }
 
   // Called once by each weight closure (or by a loss that computes its
-  // gradients in forward), which then writes all of the gradient: f32 beside
-  // weights of f32 or bf16, else f64.
+  // gradients in forward), which then writes the whole gradient: f32 if weights
+  // are f32 or bf16, else f64.
   GradTarget TakeGrad() {
     DELINK_CHECK(grad_.dtype() == StatisticsOf(grad_.dtype()))
         << "an op that writes gradients in f32 alone, where they are kept in "
            "bf16: take them by ops::SmallGradient, or by TakeGradAsKept";
     return TakeGradAsKept();
   }
-  // The same for who looks at its type: it may be bf16, too. Then a closure
-  // sums in f32, adds what is there where it is to, and rounds once.
+  // The same for closures that support bf16 gradients too: such a closure sums
+  // in f32, adds the old value if `accumulate`, and rounds once.
   GradTarget TakeGradAsKept() {
     DELINK_CHECK(grad_.defined()) << "used outside a backward";
     GradTarget target{grad_, written_};
@@ -80,8 +80,8 @@ class Param {
     return target;
   }
 
-  // The rows behind these, where they lie elsewhere, because other ranks have
-  // them too (ParamSpec::unit); null: these are all.
+  // The rows after these, if they lie in another slab because other ranks have
+  // them too (ParamSpec::unit); null: there are no more rows.
   Param* rest() const { return rest_.get(); }
 
   // For the executor. `written`: the gradient already holds contributions of
@@ -93,7 +93,7 @@ class Param {
   }
   bool written() const { return written_; }
   const Tensor& grad() const { return grad_; }
-  // The same for rest(), made when it is first asked for; null takes it away.
+  // Sets or, with null, removes rest().
   void BindRest(std::unique_ptr<Param> rest) { rest_ = std::move(rest); }
 
  private:

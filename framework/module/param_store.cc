@@ -133,7 +133,7 @@ int64_t ParamStore::WantedBytes() const {
   return bytes;
 }
 
-// What the device's ledger calls it.
+// The plane's name in the device's ledger.
 std::string ParamStore::NameOf(Plane plane) const {
   switch (plane) {
     case Plane::kWeight:

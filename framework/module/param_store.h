@@ -2,21 +2,21 @@
 // their values.
 //
 // A slab's planes are its weights, its gradient and the optimizer's state. Each
-// is one device buffer, whole or this rank's shard, as the placement table
-// says. Who has what the layout decides (layout.h); layers see the planes
-// through a Binder (binder.h). Slabs are counted as this rank has them: the
-// local ones of the layout, in its order.
+// is one buffer, whole or this rank's shard, as the placement table says. The
+// layout decides which rank has what (layout.h); layers see the planes through
+// a Binder (binder.h). Slab i is the i-th local slab of the layout that this
+// rank has.
 //
-// In bf16 layers read rounded weights, and Options::master says where the
-// parameters themselves are:
-//   kWhole  in a plane of their own, kMaster; a weight is that rounded to the
-//           nearest, ties to even, whoever writes it
-//   kSplit  in the weight and the 16 bits of plane kLow, an exact f32
+// In bf16, layers read rounded weights, and Options::master says where the
+// exact parameters are:
+//   kWhole  in their own plane, kMaster; a weight is the master rounded to the
+//           nearest, ties to even
+//   kSplit  in the weight and the 16 bits of plane kLow, together an exact f32
 //           (framework/tensor/master.h); ties are rounded away from zero
-//   kNone   the weights are all there is
-// Gradients are f32, or with Options::bf16_gradients bf16 (whoever adds to one
-// does so in f32 and rounds once), and state is what the optimizer's StateSpecs
-// say. In f32 and f64 everything has that type, and the weights are the
+//   kNone   there is no master: the weights are the parameters
+// Gradients are f32, or bf16 with Options::bf16_gradients: an addition to one
+// is in f32 and rounds once. The optimizer's StateSpecs say how state is
+// stored. In f32 and f64 everything has that type, and the weights are the
 // parameters.
 //
 // Thread-safety: planes of different slabs may be used by different threads.
@@ -42,7 +42,7 @@ class ParamStore {
  public:
   struct Options {
     DType dtype = DType::kF32;  // of weights and activations
-    // Planes to allocate: none but weights for evaluation.
+    // Planes to allocate; evaluation needs only weights.
     bool gradients = true;
     std::vector<StateSpec> states = TwoMoments();
     MasterForm master = MasterForm::kWhole;  // of bf16 weights
@@ -57,15 +57,15 @@ class ParamStore {
     float* scales = nullptr;  // kBlock8: of the block that holds it
   };
 
-  // What `rank` has under `layout`. Every plane is zero after Create. The
+  // The store of `rank` under `layout`. Every plane is zero after Create. The
   // layout's registry, its parameters and the device must outlive the store.
   static absl::StatusOr<std::unique_ptr<ParamStore>> Create(
       Device& device, Layout layout, int rank, const Options& options);
 
-  // Initialises all parameters as declared, each element a function of (seed,
-  // logical name, index), the same in f32 and bf16.
+  // Initialises all parameters as declared. Each element is a function of
+  // (seed, logical name, index), the same in f32 and bf16.
   void InitWeights(uint64_t seed);
-  // The same of one tensor, by `init`.
+  // Initialises one tensor by `init`.
   void InitTensor(uint64_t seed, const LogicalTensor& tensor, const Init& init);
 
   const Layout& layout() const { return layout_; }
@@ -86,12 +86,11 @@ class ParamStore {
   const PlacementRow& placement(int slab) const {
     return At(layout_.placement().rows, IndexOf(slab));
   }
-  // The slab that has index `local` in Layout::local_slabs, and is here.
+  // The slab with index `local` in Layout::local_slabs; this rank must have it.
   int SlabOf(int local) const;
   // The slabs here that have a part of a logical one, ascending.
   std::vector<int> LocalSlabsOf(int logical) const;
-  // Slabs that a visit of `layer` uses, ascending; none where it is not
-  // visited.
+  // Slabs that a visit of `layer` uses, ascending; none if it is not visited.
   const std::vector<int>& slabs_of_layer(int layer) const {
     return At(slabs_of_layer_, layer);
   }
@@ -99,45 +98,46 @@ class ParamStore {
   // Whether slabs have the plane: the same on all ranks.
   bool has(Plane plane) const;
   DType dtype(Plane plane) const;
-  // The plane that has the parameters themselves, or, where the master is
-  // split, the upper half of them.
+  // The plane that has the parameters themselves, or their upper half if the
+  // master is split.
   Plane master() const {
     return has(Plane::kMaster) ? Plane::kMaster : Plane::kWeight;
   }
   // The elements of the slab that this rank's plane holds.
   Range held(int slab, Plane plane) const;
-  // The elements of the slab that a rank owns: counts in the norm, updates,
-  // saves. Every element has exactly one owner.
+  // The elements of the slab that a rank owns. The owner counts them in the
+  // norm, updates and saves them. Every element has exactly one owner.
   Range owned(int slab) const { return OwnedBy(slab, rank_); }
   Range OwnedBy(int slab, int rank) const {
     return layout_.OwnedBy(IndexOf(slab), rank);
   }
   // Address of element `element` (counted from the slab's start), which must be
-  // held: of the device, or, of what is at home on the host and not redirected,
-  // of the host, where the device reads and writes it, if slowly. Whole planes
-  // have room for ShardElements(n) * n elements, n ranks of a group. Of a
-  // state: of an elementwise value; neighbours of the same format are
-  // neighbours there, but for the scales.
+  // held. It is a device address; if the plane is host-resident and not
+  // redirected, a host address that the device can access, slowly. Whole planes
+  // have room for ShardElements(n) * n elements, n ranks of a group. In a
+  // state plane the state must be elementwise; neighbours of the same format
+  // are neighbours there, except the scales.
   void* at(int slab, Plane plane, int64_t element) const;
 
   const std::vector<StateSpec>& states() const { return options_.states; }
   StatePlace state(int slab, int state, size_t param) const;
-  // The plane's home: all of it, bytes(slab, plane).
+  // The plane's memory in its tier, bytes(slab, plane).
   void* home(int slab, Plane plane) const {
     return At(At(planes_, plane), slab).home;
   }
-  // Where it is: at home, or in a copy.
+  // Where the plane is now: at home(), or in a copy.
   void* now(int slab, Plane plane) const {
     return At(At(planes_, plane), slab).now;
   }
-  // From here on the plane is in a copy at `copy`, of its size, until it is
-  // null: at home again. Nobody else uses the plane meanwhile.
+  // From now on the plane is in a copy at `copy`, of its size; null: it is at
+  // home() again. Nobody else may use the plane meanwhile.
   void Redirect(int slab, Plane plane, void* copy);
-  // What has the planes that are at home on the host, each by its name; null
-  // where none are, or nothing is allocated.
+  // The memory of the host-resident planes, each by its name; null if there are
+  // none, or nothing is allocated.
   const HostArena* host() const { return host_.get(); }
 
-  // Updates the optimizer has made to each slab (bias correction); saved.
+  // Updates that the optimizer has made to each slab, for bias correction;
+  // saved in checkpoints.
   std::vector<int64_t>& updates() { return updates_; }
   const std::vector<int64_t>& updates() const { return updates_; }
 
@@ -145,16 +145,16 @@ class ParamStore {
   // this rank.
   int64_t bytes(int slab, Plane plane) const;
   int64_t bytes(Plane plane, Tier tier = Tier::kDevice) const;
-  // Of the optimizer's state, with the master.
+  // Bytes of the optimizer's state and the master.
   int64_t state_bytes(Tier tier = Tier::kDevice) const;
-  // Elements of all slabs without padding, and the same counted once for each
-  // layer that is visited and uses them.
+  // Elements of all logical slabs without padding: each once, or once for each
+  // visited layer that uses it.
   int64_t unique_parameters() const;
   int64_t virtual_parameters() const;
 
  private:
   ParamStore(Device& device, Layout layout, int rank, const Options& options);
-  // Of a slab that is here, in Layout::local_slabs.
+  // The slab's index in Layout::local_slabs.
   int IndexOf(int slab) const { return At(indices_, slab); }
   void LayOutStates();
   const StateLayout& LayoutOf(int slab, Plane plane) const {
@@ -177,12 +177,12 @@ class ParamStore {
   std::vector<std::vector<int>> slabs_of_layer_;         // by layer
   std::vector<std::vector<StateLayout>> state_layouts_;  // by state, slab
   struct PlaneMemory {
-    Buffer buffer;  // at home on the device
+    Buffer buffer;  // if device-resident
     void* home = nullptr;
     void* now = nullptr;  // where it is
   };
   std::vector<std::vector<PlaneMemory>> planes_;  // by plane, slab
-  std::unique_ptr<HostArena> host_;  // of what is at home there, if anything
+  std::unique_ptr<HostArena> host_;  // of host-resident planes, if any
   std::vector<int64_t> updates_;     // by slab
 };
 

@@ -1,7 +1,7 @@
-// Rectangles of a logical tensor, seen as a matrix: its last dimension are the
-// columns, all others together the rows; a vector is one column. What tensor
-// parallelism cuts, by rows or by columns, is a few of them, and so is any
-// range of elements in a row.
+// Rectangles of a logical tensor, seen as a matrix: its last dimension is the
+// columns, all others together are the rows; a vector is one column. A piece
+// that tensor parallelism cuts by rows or columns is a few rectangles, and so
+// is any contiguous range of elements.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,10 @@ struct Rect {
 // All of a tensor.
 Rect WholeOf(const Shape& shape);
 
-// What both have; without elements where that is nothing.
+// The intersection; it has no elements if they do not overlap.
 Rect Overlap(const Rect& a, const Rect& b);
 
-// What `rect` has besides `hole`: at most four.
+// The parts of `rect` outside of `hole`: at most four.
 std::vector<Rect> Without(const Rect& rect, const Rect& hole);
 
 // Elements [range.begin, range.end) of `rect`, counted row by row: at most

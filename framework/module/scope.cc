@@ -9,8 +9,8 @@ Param& Scope::Param(std::string_view name, const ParamSpec& spec) const {
                  .part = part_,
                  .spec = spec,
                  .param = std::make_unique<delink::Param>()};
-  // A layer declares its own one after the other; that names of layers differ
-  // is seen by whoever stores all of them (ParamStore).
+  // A layer's declarations follow one another, so this checks names within a
+  // layer. Layout::Create checks that names of different layers differ.
   auto& decls = registry_->decls;
   for (auto other = decls.rbegin();
        other != decls.rend() && other->layer == layer_; ++other) {

@@ -1,6 +1,5 @@
-// Scope: what a layer is constructed in. It names things, so that the structure
-// of the code is the structure of the names, and it is how a module declares
-// its parameters:
+// Scope: each layer is constructed in one. A scope gives names that follow the
+// structure of the code, and a module declares its parameters through it:
 //
 //   Linear(const Scope& s, const Config& c)
 //       : weight_(s.Param("weight", {.shape = {c.out, c.in},
@@ -49,7 +48,7 @@ class Scope {
     inner.local_ = Join(local_, name);
     return inner;
   }
-  // The same place, in another part: what can be shared on its own.
+  // The same scope in another part; a part can be shared on its own.
   Scope Part(std::string_view part) const {
     Scope same = *this;
     same.part_ = part;
@@ -67,8 +66,8 @@ class Scope {
 
   // Declares a parameter. A name declared twice is a programmer's error.
   delink::Param& Param(std::string_view name, const ParamSpec& spec) const;
-  // A permanent link to a parameter declared before (a tied head), by its full
-  // name. Delinking keeps it.
+  // A permanent link to a parameter declared before, by its full name (a tied
+  // head). Delinking keeps it.
   delink::Param& Link(std::string_view target) const;
 
   const std::string& path() const { return path_; }

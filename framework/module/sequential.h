@@ -1,5 +1,5 @@
-// Sequential: a model is a sequence of layers, a prologue, blocks and an
-// epilogue. It says nothing of order of execution, ranks, memory or sharing.
+// Sequential: a model as a sequence of layers: a prologue, blocks and an
+// epilogue. It knows nothing of execution order, ranks, memory or sharing.
 //
 //   ParamRegistry registry;
 //   Sequential model{Scope(registry)};
@@ -30,7 +30,7 @@ class Sequential {
     DELINK_CHECK(layers_.empty()) << "the prologue comes first";
     Add<M>(std::string(name), config);
   }
-  // Named blocks/0, blocks/1, ...: what sharing links.
+  // Named blocks/0, blocks/1, ...; sharing links blocks.
   template <typename M>
   void Block(const typename M::Config& config) {
     DELINK_CHECK(!layers_.empty() && epilogue_ == nullptr);

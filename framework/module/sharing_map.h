@@ -1,5 +1,5 @@
-// Which blocks a stage visits, and who shares with whom: for each part, the
-// block whose slab a block uses.
+// Which blocks a stage visits, and which blocks share: for each part, the block
+// whose slab a block uses.
 #pragma once
 
 #include <algorithm>
@@ -14,11 +14,12 @@ namespace delink {
 
 // Made from a recipe by framework/sharing.
 struct SharingMap {
-  // Blocks, ascending; empty: all of the model's. The others have no slabs, and
-  // nothing below may be asked of them.
+  // Blocks, ascending; empty: all of the model's. Other blocks have no slabs
+  // and may not be passed to the functions below, except Visits and
+  // VisitsLayer.
   std::vector<int> visited;
   // leaders[part][block] is the first visited block that uses the same slab,
-  // itself when it is the first; -1 where the block is not visited. Parts that
+  // which may be the block itself; -1 if the block is not visited. Parts that
   // are not listed share nothing.
   std::map<std::string, std::vector<int>> leaders;
 
@@ -26,11 +27,11 @@ struct SharingMap {
     return visited.empty() ||
            std::binary_search(visited.begin(), visited.end(), block);
   }
-  // Of a layer of the Sequential: prologue and epilogue are always visited.
+  // For a layer of the Sequential: prologue and epilogue are always visited.
   bool VisitsLayer(int layer, int blocks) const {
     return layer < 1 || layer > blocks || Visits(layer - 1);
   }
-  // The list, of a model of so many blocks.
+  // The visited blocks of a model of `blocks` blocks, listed even if all are.
   std::vector<int> VisitedOf(int blocks) const {
     if (!visited.empty()) return visited;
     std::vector<int> all(static_cast<size_t>(blocks));

@@ -15,8 +15,9 @@ namespace delink {
 // Parameters start on cache lines, whatever their element type.
 inline constexpr int64_t kParamAlignment = 64;  // elements
 
-// Slab::block of a slab of so many elements: at most 1024 blocks; or of one of
-// `pieces`, at most 1024, into which a slab is cut: at most 1024 in all.
+// Slab::block of a slab of `elements` elements, so that it has at most 1024
+// blocks; or of one of `pieces` (at most 1024) that a slab is cut into, so that
+// all pieces have at most 1024 blocks together.
 int64_t BlockSize(int64_t elements, int pieces = 1);
 
 // A parameter's place in its slab.
@@ -35,15 +36,15 @@ struct Slab {
   std::vector<int> layers;  // that use it, ascending; [0] is the leader
   std::vector<SlabParam> params;
   int64_t elements = 0;  // with padding between and after parameters
-  // Shards and sums are cut at multiples of this many elements: a function of
-  // the slab and of how often it is cut along the tensor axis, so that they are
-  // the same for every number of data ranks and every owner.
+  // Shards and sums are cut at multiples of this many elements. It depends on
+  // the slab and its cuts along the tensor axis alone, so that sums are the
+  // same for every number of data ranks and every owner.
   int64_t block = 0;
 
   int64_t blocks() const { return (elements + block - 1) / block; }
-  // Elements of one rank's shard of `ranks` (the last ones may be cut short or
-  // empty, see ShardRange); planes that are gathered have ShardElements * ranks
-  // elements of room.
+  // Elements of one rank's shard of `ranks`; the last shards may be shorter or
+  // empty (ShardRange). Planes that are all-gathered have room for
+  // ShardElements * ranks elements.
   int64_t ShardElements(int ranks) const {
     return (blocks() + ranks - 1) / ranks * block;
   }
@@ -68,7 +69,7 @@ inline Range ShardRange(const Slab& slab, int rank, int ranks) {
 std::vector<Slab> LayOutSlabs(const ParamRegistry& registry, int blocks,
                               const SharingMap& sharing);
 
-// A logical tensor: what checkpoints and tools speak of.
+// A logical tensor: the unit of checkpoints and tools.
 struct LogicalTensor {
   std::string name;        // "blocks/7/attn/qkv/weight"
   std::string link;        // the name of the tensor it is a link to, or empty

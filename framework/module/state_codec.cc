@@ -13,9 +13,9 @@
 namespace delink {
 namespace {
 
-// Calls visit(first, last, block) for the pieces of [0, count) that blocks of 8
-// bits cut values into whose first is element `element` of a slab; blocks count
-// from the one that holds it.
+// Cuts `count` values, the first of which is element `element` of a slab, at
+// the ends of 8-bit blocks. Calls visit(first, last, block) for each piece;
+// block 0 is the one that holds the first value.
 template <typename Visit>
 void ForEachBlock8(int64_t element, int64_t count, Visit visit) {
   size_t block = 0;

@@ -1,10 +1,11 @@
-// Values as a store keeps them, on the host: the optimizer's state in its
-// forms, and bf16 weights with what lies beside them. Nobody else knows how a
-// form is made of exact values.
+// Converts on the host between exact values and the forms in which a store
+// keeps them: the optimizer's state, and bf16 weights with the low halves of a
+// split master. These forms are defined here alone.
 //
-// What was decoded and is encoded again is the same to the bit, but for two
-// that no number is at stake in: a signalling bf16 becomes quiet, and codes of
-// a block that was written with an infinite value, and is read as zeros, zero.
+// Decoding and encoding again gives the same bits, with two exceptions that
+// change no number: a signalling bf16 NaN becomes quiet; and if a block was
+// written with an infinite value, so that it reads as zeros, its codes become
+// zero.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +16,30 @@
 
 namespace delink {
 
-// Values of one parameter's state, `element` being where the first of them lies
-// in its slab: blocks of 8-bit values are cut at multiples of kBlock8 there.
-// Scales begin with that of the block which holds the first value.
+// The form of one parameter's state. `element` is the position of the first
+// value in its slab: 8-bit blocks are cut at multiples of kBlock8 elements of
+// the slab. `scales` begin with the scale of the block that holds this value.
 struct StateCodec {
   StateStorage storage = StateStorage::kExact;
-  bool is_signed = true;      // kBlock8: codes of values below zero, too
-  DType exact = DType::kF32;  // of values; of kBF16 and kBlock8 always kF32
+  bool is_signed = true;      // kBlock8: values may be below zero
+  DType exact = DType::kF32;  // of values; always kF32 for kBF16 and kBlock8
 
-  // To exact values; any values of a block, and its scale.
+  // To exact values. Blocks need not be whole.
   void Decode(int64_t element, int64_t count, const void* stored,
               const float* scales, void* values) const;
-  // From exact values. A block counts as if it began and ended where they do;
-  // `scales` gets ScalesOf(element, element + count).
+  // From exact values. A block that they have only in part is encoded as if it
+  // were that part. `scales` gets ScalesOf(element, element + count) values.
   void Encode(int64_t element, int64_t count, const void* values, void* stored,
               float* scales) const;
-  // What would be read back of values that are written.
+  // Replaces values by what would be read back once they are written.
   void RoundTrip(int64_t element, int64_t count, void* values) const;
 
   friend bool operator==(const StateCodec&, const StateCodec&) = default;
 };
 
-// bf16 weights of exact parameters, and, unless it is null, `low`, the halves
-// that are missing (tensor/master.h). Without those a weight is the nearest,
-// ties to even. Of as many values as `exact` has.
+// Converts exact parameters to bf16 weights and, unless `low` is null, their
+// low halves (tensor/master.h). Without low halves a weight is rounded to the
+// nearest, ties to even. All have exact.size() values.
 void EncodeWeights(std::span<const float> exact, uint16_t* weights,
                    uint16_t* low);
 void DecodeWeights(const uint16_t* weights, const uint16_t* low,

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kValueAlignment = 64;  // values, and bytes of scales
 
-// The values of a factored statistic that the rectangles of a parameter have.
+// The number of values of a factored statistic for rectangles of a parameter.
 int64_t StatisticsOf(const ParamDecl& decl, const std::vector<Rect>& rects,
                      StateExtent extent) {
   const Shape& shape = decl.spec.shape;
@@ -29,9 +29,9 @@ int64_t StatisticsOf(const ParamDecl& decl, const std::vector<Rect>& rects,
   return rows;
 }
 
-// The piece of one parameter, of which the slab has `elements`, `statistics`
-// where those are factored, placed at layout->bytes. Of a parameter whose
-// values are elementwise the rank has room for [begin, end), padding included.
+// The piece of one parameter, placed at layout->bytes. The slab has `elements`
+// of the parameter and, if its state is factored, `statistics` values. For
+// elementwise state the rank has room for [begin, end), padding included.
 StateLayout::Piece Place(const ParamDecl& decl, int64_t elements,
                          int64_t statistics, StateFormat format, DType exact,
                          int64_t begin, int64_t end, StateLayout* layout) {

@@ -10,14 +10,14 @@
 
 namespace delink {
 
-// The parameters' values one after the other, each parameter's begun at a
-// multiple of 64; then the scales of those of 8 bits. A state that is
-// elementwise and exact for all parameters lies as the slab does.
+// The values of one parameter after the other, each parameter at a multiple of
+// 64; then the scales of 8-bit values. A state that is elementwise and exact
+// for all parameters has the same layout as the slab.
 struct StateLayout {
   struct Piece {
     StateFormat format;
     Range held;  // the parameter's values that this rank has
-    // The value that `at` is of: held.begin, or one in the padding behind.
+    // The value at `at`: held.begin, or one in the padding after the parameter.
     int64_t first = 0;
     int64_t at = 0;      // bytes from the plane's start
     int64_t scales = 0;  // bytes from the plane's start
@@ -26,10 +26,10 @@ struct StateLayout {
   int64_t bytes = 0;
 };
 
-// On a rank that holds the elements [begin, begin + room) of the slab and of
-// the padding behind it. Factored statistics want all that the slab has of a
-// parameter or nothing there: they are of those rows, or columns, a part of
-// which is in the slab.
+// For a rank that holds the elements [begin, begin + room) of the slab and of
+// the padding after it. With factored statistics this range must have all that
+// the slab has of a parameter, or nothing of it; the statistics are those of
+// the rows, or columns, of which the slab has a part.
 StateLayout LayOutState(const LocalSlab& local, const ParamRegistry& registry,
                         int blocks, const StateSpec& spec, DType exact,
                         int64_t begin, int64_t room);
@@ -37,7 +37,8 @@ StateLayout LayOutState(const LocalSlab& local, const ParamRegistry& registry,
 // Bytes of a value.
 int64_t SizeOf(StateStorage storage, DType exact);
 
-// The scales of the blocks that elements [begin, end) of a slab lie in.
+// The number of scales: that of blocks in which elements [begin, end) of a slab
+// lie.
 int64_t ScalesOf(int64_t begin, int64_t end);
 
 }  // namespace delink

@@ -1,10 +1,10 @@
-// What an optimizer keeps of each parameter between updates, and how it is
-// stored. The ParamStore makes room for it; delinking, checkpoints and the
-// memory account follow the list.
+// The optimizer's state for each parameter, and how it is stored. The
+// ParamStore allocates it; delinking, checkpoints and the memory account follow
+// the list.
 //
-// A state is a tensor of values for each parameter: one a value of the
-// parameter, or, for factored statistics, one a row or one a column of a
-// matrix. Which, may differ between three kinds of parameters.
+// A state is a tensor of values for each parameter: one for each element, or,
+// for factored statistics, one for each row or column of a matrix. The three
+// kinds of parameters may differ in this.
 #pragma once
 
 #include <cstdint>
@@ -67,11 +67,12 @@ inline std::vector<StateSpec> TwoMoments() {
           {.name = "v", .degree = 2, .is_signed = false}};
 }
 
-// Parameters that an update must see whole. Where the state is sharded, one
-// rank has all of a slab that holds such.
+// Parameters that an update must see whole. If the state is sharded, a slab
+// with such parameters has one owner, which has all its state.
 enum class WholeTensors : uint8_t { kNone, kHidden, kAll };
 
-// Of a parameter's shape; rows and columns need two dimensions or more.
+// The shape of a state of a parameter of `shape`; kRows and kColumns need two
+// dimensions or more.
 inline Shape StateShape(const Shape& shape, StateExtent extent) {
   if (extent == StateExtent::kNone) return Shape{0};
   std::vector<int64_t> dims(shape.dims().begin(), shape.dims().end());

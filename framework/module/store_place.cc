@@ -9,11 +9,11 @@
 namespace delink {
 namespace {
 
-// Of an extent, held values that are neighbours.
+// Held values of an extent that are contiguous in the parameter.
 struct PlaceRun {
   int64_t first = 0, count = 0;   // of the parameter's values
-  int64_t packed = 0;             // those of the extent before it
-  int64_t scale = 0, scales = 0;  // of 8 bits: those before it, its own
+  int64_t packed = 0;             // values of the extent before it
+  int64_t scale = 0, scales = 0;  // 8-bit: scales before it, its own scales
 };
 
 int64_t SizeOf(const StateCodec& codec) {
@@ -51,8 +51,7 @@ std::vector<PlaceRun> RunsOf(const StorePlace& place, const Extent& extent) {
   return runs;
 }
 
-// Host memory for what is stored of an extent, unless that is its values as
-// they travel.
+// Host memory for the stored form of an extent; none if that is the exact form.
 struct Staging {
   Staging(const StorePlace& place, const Extent& extent)
       : runs(RunsOf(place, extent)) {
@@ -143,7 +142,7 @@ void BlockParts::Write(Device& device, Stream& stream, const StorePlace& place,
                      .pitch = range.size()};
     WritePlace(device, stream, place, run, from);
   };
-  // The values of the block that holds one.
+  // The range of the block that holds a value.
   const auto block_of = [&](int64_t value) {
     const int64_t first =
         (place.element + value) / kBlock8 * kBlock8 - place.element;
@@ -156,7 +155,7 @@ void BlockParts::Write(Device& device, Stream& stream, const StorePlace& place,
     for (int64_t at = run.first; at < end;) {
       Range here = block_of(at);
       if (here.begin == at && here.end <= end) {
-        // As many as are whole.
+        // All whole blocks at once.
         const Range last = block_of(end - 1);
         here.end = last.end <= end ? last.end : last.begin;
         write(here, from);

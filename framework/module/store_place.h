@@ -1,6 +1,6 @@
 // Where a rank has the values of one parameter in one plane of a ParamStore,
-// and their way to the host, from there, and to another such place. Internal to
-// store_values.cc.
+// and how to copy them to the host, from the host and to another such place.
+// Internal to store_values.cc.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,7 @@ struct StorePlace {
 
   bool is_8_bit() const { return codec.storage == StateStorage::kBlock8; }
   bool Holds(const Extent& extent) const;
-  // Whether an extent is one run of values, and no block of 8 bits is cut by
-  // its ends.
+  // Whether an extent is one run of values whose ends cut no 8-bit block.
   bool HasWholeBlocks(const Extent& extent) const;
 };
 
@@ -35,11 +34,11 @@ inline bool IsOneRun(const Extent& extent) {
 // The held values of an extent, packed. Returns when it is done.
 void ReadPlace(Device& device, Stream& stream, const StorePlace& place,
                const Extent& extent, void* values);
-// Where blocks are of 8 bits, the extent has whole ones.
+// With 8-bit values, the extent must have whole blocks.
 void WritePlace(Device& device, Stream& stream, const StorePlace& place,
                 const Extent& extent, const void* values);
-// The same of 8-bit values, of any extents: a block is written when all of it
-// has come, each value once.
+// Writes extents of 8-bit values that need not have whole blocks: a block is
+// written when all its values have been given, each once.
 class BlockParts {
  public:
   void Write(Device& device, Stream& stream, const StorePlace& place,
@@ -48,13 +47,13 @@ class BlockParts {
  private:
   struct Block {
     std::vector<float> values;
-    int64_t count = 0;  // that have come
+    int64_t count = 0;  // given so far
   };
-  std::map<const float*, Block> blocks_;  // by where its scale is
+  std::map<const float*, Block> blocks_;  // by the address of the scale
 };
 
-// As stored, between places of one device and codec. False, and nothing is
-// done, where blocks of 8 bits are not the same on both sides.
+// Copies stored values between places of one device and codec. Returns false,
+// with nothing done, if 8-bit blocks are not the same on both sides.
 bool CopyPlace(Device& device, Stream& stream, const StorePlace& from,
                const Extent& extent, const StorePlace& to,
                const Extent& target);

@@ -95,7 +95,7 @@ Descriptor StoreValues::In(Plane plane, const Field& field,
                            const LogicalTensor& tensor) const {
   const Layout& layout = store_.layout();
   const Range locals = layout.LocalSlabsOfLogical(tensor.slab);
-  // Of a group of one rank nothing is sharded, and it owns all there is.
+  // In a group of one rank nothing is sharded; the rank owns everything.
   bool sharded = false;
   for (int64_t local = locals.begin; local < locals.end; ++local) {
     const PlacementRow& row = At(layout.placement().rows, local);
@@ -201,7 +201,7 @@ StorePlace StoreValues::PlaceOf(const Field& field, const LogicalTensor& tensor,
   return place;
 }
 
-// The weights, and what is held here of the master or of its lower halves.
+// Writes the weights, and the held part of the master or of its lower halves.
 void StoreValues::WriteParameters(const Extent& extent, const void* values) {
   const DType type = store_.dtype(Plane::kWeight);
   if (store_.has(Plane::kLow)) {

@@ -1,13 +1,13 @@
-// The values of a ParamStore as both ends of a move: all fields, in whatever
-// form and on whatever device they are kept.
+// The values of a ParamStore as a source and sink of moves: all fields, in any
+// form and on any device.
 //
-// kParameters is read where the master is, or both its halves, or, where there
-// is neither, the weights; and written to the weights, with as much of master
-// or low half as this rank holds. A gradient that is written is rounded as the
-// store keeps it. What the store does not have is nowhere, and neither is
-// anything on a device that computes nothing.
+// kParameters is read from the master, or from both its halves, or, without a
+// master, from the weights. It is written to the weights and to the part of
+// master or low half that this rank holds. A written gradient is rounded as the
+// store keeps it. Fields that the store does not have are nowhere; on a device
+// that computes nothing, all fields are nowhere.
 //
-// Work goes to one stream and is done when a call returns. Not thread-safe.
+// Calls use one stream and return when the work is done. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -39,19 +39,20 @@ class StoreValues final : public ValueSource, public ValueSink {
 
   Descriptor Wants(const Field& field,
                    const LogicalTensor& tensor) const override;
-  // Of 8-bit state a block; 1 of what is cut along the tensor axis, whose
-  // blocks are not those of the whole slab. Of such values, and where the other
-  // end's layout cuts blocks, a block is written when all of it has come: on
-  // the host until then, in f32, at most a tensor's.
+  // A block for 8-bit state, but 1 if the parameter is cut along the tensor
+  // axis: its blocks are then not those of the whole slab. In that case, and if
+  // the other end's layout cuts blocks, a block is written once it is complete.
+  // Until then its values are on the host in f32, at most a tensor's.
   int64_t grain(const Field& field, const LogicalTensor& tensor) const override;
-  // Also of an extent of another rank. 8-bit state that is cut along the tensor
-  // axis is left as it is.
+  // The extent may be of another rank. 8-bit state that is cut along the tensor
+  // axis is not changed.
   void AsKept(const Field& field, const LogicalTensor& tensor,
               const Extent& extent, void* values) const override;
   absl::Status Write(const Field& field, const LogicalTensor& tensor,
                      const Extent& extent, const void* values) override;
-  // From a store on the same device, of values in the same form: as stored,
-  // with the scales of 8-bit blocks, which both extents must have whole.
+  // Needs a source store on the same device with values in the same form.
+  // Copies them as stored, with the scales of 8-bit blocks, which must be whole
+  // in both extents.
   bool Copy(ValueSource& source, const Field& field, const LogicalTensor& from,
             const Extent& extent, const LogicalTensor& to,
             const Extent& target) override;
@@ -61,12 +62,12 @@ class StoreValues final : public ValueSource, public ValueSink {
 
   // The state of that name; -1 if there is none.
   int StateOf(const Field& field) const;
-  // Whether the store has the field, and computes.
+  // Whether the store has the field and its device computes.
   bool HasAny(const Field& field) const;
-  // The plane that says which rank has what of a field.
+  // The plane whose placement says which rank has what of a field.
   Plane PlaneOf(const Field& field) const;
   StateFormat FormatOf(const Field& field, const LogicalTensor& tensor) const;
-  // How one plane keeps what travels.
+  // How one plane stores the values that move.
   StateCodec CodecOf(const Field& field, const LogicalTensor& tensor) const;
   Descriptor In(Plane plane, const Field& field,
                 const LogicalTensor& tensor) const;

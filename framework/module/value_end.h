@@ -1,12 +1,12 @@
-// The two ends of a move: where values of tensors come from and where they go.
-// A ParamStore is both (store_values.h), a checkpoint is one or the other
-// (framework/checkpoint), and tests have their own.
+// The two ends of a move: the source and the sink of tensors' values. A
+// ParamStore is both (store_values.h), a checkpoint is one or the other
+// (framework/checkpoint), and tests define others.
 //
-// Has, Owners, Wants, grain and type are pure and say the same on all ranks. In
-// a Descriptor of an end that is no store, Extent::slab and param are its own
-// business, and so is what offset counts from, but not how: it grows by 1 with
-// each column and by pitch with each row (Part), and with a grain above 1 it is
-// the sink's from the parameter's start.
+// Has, Owners, Wants, grain and type are pure and equal on all ranks. An end
+// that is no store may use Extent::slab and param as it likes, and may count
+// offset from anywhere. But offset grows by 1 with each column and by pitch
+// with each row (Part), and with a grain above 1 the sink's offset counts from
+// the parameter's start.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,16 @@ class ValueSource {
  public:
   virtual ~ValueSource() = default;
 
-  // Of the values that are read, as field.h says.
+  // The type of the values that are read (field.h).
   virtual DType type(const Field& field) const = 0;
-  // Where values are: all places, and of each value one. A file that every rank
-  // can read is whole on every rank, so that nothing crosses the network.
+  // Where values are: Has names all places, Owners one for each value. A file
+  // that every rank can read is whole on every rank, so that nothing crosses
+  // the network.
   virtual Descriptor Has(const Field& field,
                          const LogicalTensor& tensor) const = 0;
   virtual Descriptor Owners(const Field& field,
                             const LogicalTensor& tensor) const = 0;
-  // An extent of this rank, packed row by row, to host memory; it is there when
+  // Copies an extent of this rank to host memory, packed row by row; done when
   // this returns.
   virtual absl::Status Read(const Field& field, const LogicalTensor& tensor,
                             const Extent& extent, void* values) = 0;
@@ -41,28 +42,28 @@ class ValueSink {
   virtual ~ValueSink() = default;
 
   virtual DType type(const Field& field) const = 0;
-  // Nothing where there is no memory to write to (a device that computes
-  // nothing): then nothing is moved.
+  // Empty if there is no memory to write to (a device that computes nothing):
+  // then nothing is moved.
   virtual Descriptor Wants(const Field& field,
                            const LogicalTensor& tensor) const = 0;
-  // Above 1, of elementwise values: where the layouts of both ends have whole
-  // grains, what is written are ranges of elements, and their extents are as of
-  // a vector, of one column (AsRanges). They begin and end at multiples of the
-  // grain, counted from the logical slab's start (LogicalTensor::offset), or
-  // with the parameter.
+  // Above 1 for elementwise values only. If the layouts of both ends have whole
+  // grains, ranges of elements are written, with extents of one column as of a
+  // vector (AsRanges). They begin and end at multiples of the grain, counted
+  // from the logical slab's start (LogicalTensor::offset), or at the ends of
+  // the parameter.
   virtual int64_t grain(const Field& field, const LogicalTensor& tensor) const;
-  // Values of an extent, also of another rank's, as they would be read back
-  // once written: rounded as they are kept. What a change is made of, but where
-  // layouts cut grains.
+  // Rounds values of an extent, also of another rank's, to what would be read
+  // back once they are written. A move's change is applied to such values,
+  // except if layouts cut grains.
   virtual void AsKept(const Field& field, const LogicalTensor& tensor,
                       const Extent& extent, void* values) const;
-  // An extent of this rank from host memory, packed; `values` are free when
-  // this returns. Every value that is wanted is written once; the order of
-  // pieces changes nothing.
+  // Copies an extent of this rank from host memory, packed; the caller may
+  // reuse `values` when this returns. Every wanted value is written once; the
+  // order of pieces does not matter.
   virtual absl::Status Write(const Field& field, const LogicalTensor& tensor,
                              const Extent& extent, const void* values) = 0;
-  // The same without host memory, of extents that are both on this rank, uncut:
-  // false where that is not possible, and nothing was done.
+  // The same without host memory, if both extents are on this rank. Returns
+  // false, with nothing done, if that is not possible.
   virtual bool Copy(ValueSource& source, const Field& field,
                     const LogicalTensor& from, const Extent& extent,
                     const LogicalTensor& to, const Extent& target);

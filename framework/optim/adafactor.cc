@@ -59,14 +59,13 @@ struct AdafactorScratch {
   }
 };
 
-// What is here of a parameter that is cut along the tensor axis, in one of the
-// slabs that have some of it.
+// The part of a parameter cut along the tensor axis that one slab here has.
 struct Share {
   AdafactorArgs args;
-  bool counts = false;  // in sums over the axis: nobody else's there
+  bool counts = false;  // this rank adds it to sums over the axis
 };
 
-// Those of a logical slab on a rank that have some of its `param`.
+// The local slabs of a logical slab on a rank that have some of its `param`.
 std::vector<SlabOnRank> SlabsWith(const Layout& layout, int logical,
                                   size_t param, int rank) {
   std::vector<SlabOnRank> slabs = SlabsOnRank(layout, logical, rank);
@@ -78,8 +77,8 @@ std::vector<SlabOnRank> SlabsWith(const Layout& layout, int logical,
   return slabs;
 }
 
-// Whether an update of params[param] of the slab brings the pieces of all slabs
-// together, with ranks of the tensor axis: that of the first one does.
+// Whether the update of this slab updates the pieces of params[param] in all
+// slabs, together with the ranks of the tensor axis: the first slab's does.
 bool Joins(const Layout& layout, const SlabOnRank& here, size_t param) {
   if (!IsCut(layout, here.slab, param)) return false;
   const LocalSlab& local = At(layout.local_slabs(), here.slab);
@@ -192,7 +191,7 @@ class Adafactor final : public SlabOptimizer {
             .update = update};
   }
 
-  // Of params[param] of the slab, in all slabs here whose state this rank has.
+  // The shares of params[param] in all slabs here whose state this rank has.
   std::vector<Share> SharesOf(const ParamStore& store, int slab, size_t param,
                               const UpdateControl* control,
                               int64_t update) const {
@@ -230,14 +229,14 @@ class Adafactor final : public SlabOptimizer {
     return shares;
   }
 
-  // Of a parameter that is cut along the tensor axis.
+  // Updates a parameter that is cut along the tensor axis.
   void UpdateCut(Stream& stream, const ParamStore& store, const ParamDecl& decl,
                  std::vector<Share> shares) const {
     const OptimKernels& kernels = KernelsFor(store);
     const Extents all = ExtentsOf(decl);
     const AdafactorScratch at(scratch(), all);
     const bool matrix = all.columns > 0;
-    // Sums over what the cut goes through; the others are all here.
+    // Sums that the cut splits over ranks; the others are complete here.
     const bool by_columns = decl.spec.split == Split::kIn;
     double* const sums = by_columns ? at.rows : at.columns;
     const int64_t count = by_columns ? all.rows : all.columns;

@@ -1,13 +1,12 @@
 // Adafactor (Shazeer and Stern, "Adafactor: adaptive learning rates with
-// sublinear memory cost", ICML 2018), without a first moment: the second moment
-// of a matrix is kept as one number a row and one a column, that of a vector in
-// full; an update is no larger than 1 by root mean square.
-// matrix_arguments.h has the formulas, docs/optimizers.md where they differ
-// from torch.optim.Adafactor.
+// sublinear memory cost", ICML 2018), without a first moment. The second moment
+// of a matrix is one number for each row and one for each column, that of a
+// vector is kept in full. The root mean square of an update is at most 1.
+// matrix_arguments.h has the formulas; docs/optimizers.md says where they
+// differ from torch.optim.Adafactor.
 //
 // State, quadratic in the gradient: rows, or all of a vector, in plane kState0,
-// columns in kState1. Where the state is sharded, one rank has all of a slab
-// with matrices.
+// columns in kState1. If the state is sharded, each slab has one owner.
 #pragma once
 
 #include <memory>

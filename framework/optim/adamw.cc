@@ -12,17 +12,17 @@
 namespace delink {
 namespace {
 
-constexpr int64_t kRounded = 8;  // values that are rounded by one draw
+constexpr int64_t kRounded = 8;  // values that one draw rounds
 
-// Values [range.begin, range.end) of a parameter as a local slab has it that
-// one call updates, and which they are in the whole parameter.
+// Values [range.begin, range.end) of a parameter of a local slab that one call
+// updates, and their positions in the whole parameter.
 struct NumberedRange {
   Range range;
   ElementNumbers numbers;
 };
 
-// Those of `rect`, whose values are [offset, offset + rect.elements()) here, in
-// a matrix of so many columns: all that `range` has of them.
+// The values of `range` that are in `rect` of a matrix with `columns` columns.
+// Here the values of `rect` are [offset, offset + rect.elements()).
 NumberedRange InRect(const Rect& rect, int64_t offset, int64_t columns,
                      Range range) {
   const Range held{std::max(range.begin, offset),
@@ -44,9 +44,10 @@ bool CanRound(const ElementNumbers& numbers) {
          0;
 }
 
-// Of `range`, each rectangle by its own numbers in the whole parameter; but
-// where tensor parallelism cuts between values of one draw, or `blocks` of 8
-// bits go over the ends of rows, all by the number of what is first here.
+// Splits `range` into rectangles with their positions in the whole parameter.
+// But if tensor parallelism cuts between values of one draw, or with 8-bit
+// `blocks`, which cross the ends of rows, it is one range whose positions count
+// from that of the first value here.
 std::vector<NumberedRange> NumbersOf(const LocalSlab& local, size_t param,
                                      const ParamRegistry& registry, Range range,
                                      bool blocks) {
@@ -96,9 +97,9 @@ class AdamW final : public SlabOptimizer {
               const UpdateControl* control, int64_t update) override {
     DELINK_CHECK_GE(update, 1);
     const auto kernel = KernelsFor(store, slab).adamw;
-    // Neighbours that are updated alike go in one call; the padding between
-    // them is zero and stays zero. What is rounded by name or by block goes
-    // parameter by parameter.
+    // One call updates neighbours with the same hyper-parameters; the padding
+    // between them is zero and stays zero. If rounding depends on name or
+    // block, each parameter needs its own calls.
     const bool together = config_.moments == StateStorage::kExact &&
                           FormOf(store) != MasterForm::kNone;
     for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
@@ -116,7 +117,7 @@ class AdamW final : public SlabOptimizer {
             std::max(run.begin, offset) - offset,
             std::min(run.end, offset + params[p].elements) - offset};
         if (range.size() <= 0) continue;
-        // Blocks of 8 bits go over the ends of a matrix's rows that are here.
+        // 8-bit blocks cross the ends of a matrix's rows.
         const bool blocks = store.state(slab, 0, p).scales != nullptr;
         for (const NumberedRange& part :
              NumbersOf(store.local(slab), p, store.registry(), range, blocks)) {
@@ -139,7 +140,7 @@ class AdamW final : public SlabOptimizer {
             .master = FormOf(store)};
   }
 
-  // With the addresses of elements [begin, end) of the slab.
+  // Adds the addresses of elements [begin, end) of the slab.
   static AdamWArgs WithAddresses(AdamWArgs args, const ParamStore& store,
                                  int slab, int64_t begin, int64_t end) {
     if (args.master == MasterForm::kWhole) {
@@ -158,7 +159,7 @@ class AdamW final : public SlabOptimizer {
     return args;
   }
 
-  // With what depends on the parameter and on which of its values these are.
+  // Adds the arguments that depend on the parameter and on values' positions.
   AdamWArgs WithParam(AdamWArgs args, const ParamStore& store, int slab,
                       size_t param, const NumberedRange& part,
                       int64_t update) const {

@@ -1,5 +1,5 @@
-// What the optimizer's kernels are given: plain structs that a CUDA device file
-// reads too. kernels.h says what holds for all calls.
+// Arguments of the optimizer's kernels: plain structs that CUDA files include
+// too. kernels.h says what holds for all calls.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,32 @@
 
 namespace delink {
 
-// A gradient g is of the table's type or, with an f32 table and `bf16_g`,
-// bf16, which is widened as it is read.
+// A gradient g has the table's type or, with an f32 table and `bf16_g`, is bf16
+// and widened as it is read.
 
 // Device memory at a fixed address. The host writes lr and the limits before
 // the step; FinishNorm writes the rest; Update reads it.
 //
-// An update sees g' = g * clip_factor, and then, with a clip_value, every
-// element of it cut to [-clip_value, clip_value]: by norm first, as where torch
-// calls clip_grad_norm_ and then clip_grad_value_. Its learning rate is
-// lr * lr_scale. Nothing is written when `skip` is set.
+// An update sees g' = g * clip_factor; with a clip_value, each element is then
+// clipped to [-clip_value, clip_value]. This is the order of clip_grad_norm_
+// and then clip_grad_value_ in torch. Its learning rate is lr * lr_scale. If
+// `skip` is set, nothing is written.
 struct UpdateControl {
   double lr = 0;
   double clip = 0;         // largest norm; 0: no clipping
   double clip_value = 0;   // largest element after that; 0: no clipping
   double skip_above = 0;   // a larger norm skips the step; 0: none does
-  double clip_factor = 0;  // multiplies every gradient: 1/tokens is in it
+  double clip_factor = 0;  // multiplies every gradient; includes 1/tokens
   double norm = 0;         // of the gradient of the mean loss
   double loss_sum = 0;     // over all ranks
   double tokens = 0;       // counted targets, over all ranks
   int32_t skip = 0;        // not finite or too large: nothing may be changed
 };
 
-// Which number of its parameter element i of an update is, all of them
-// multiples of 8: first + i, or, where elements are rows of `columns` of a
-// longer matrix's that are `pitch` apart there, counted so from number `first`
-// on, the begin of the row in which element 0 is number in_row.
+// The position in its parameter of element i of an update: first + i. If the
+// elements are rows of `columns` values of a wider matrix, whose rows are
+// `pitch` apart, `first` is where the row of element 0 begins, and element 0 is
+// at in_row in it. All fields are multiples of 8.
 struct ElementNumbers {
   int64_t first = 0;
   int64_t columns = 0, pitch = 0, in_row = 0;  // columns 0: not so
@@ -51,13 +51,13 @@ struct ElementNumbers {
 //   p *= 1 - lr * decay
 //   m = beta1 m + (1 - beta1) g',  v = beta2 v + (1 - beta2) g' g'
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
-// and, with p whole and w given, w = p rounded to bf16. The step is computed
-// with m and v as they are before they are rounded to how they are kept.
+// and, with p whole and w given, w = p rounded to bf16. The step uses m and v
+// before they are rounded for storage.
 //
-// Element i is number k = numbers(i) of its parameter. Where something is
-// rounded stochastically, it is so by half-word k % 8, the lower half of a word
-// first, of Philox(key, k / 8, s): s = 0 for w, 1 for m and 2 for v. Other
-// forms than the first of each are in f32 tables only.
+// Element i is number k = numbers(i) of its parameter. Stochastic rounding uses
+// half-word k % 8, the lower half of a word first, of Philox(key, k / 8, s):
+// s = 0 for w, 1 for m and 2 for v. Masters other than kWhole and moments other
+// than kExact are in f32 tables only.
 struct AdamWArgs {
   void* p = nullptr;        // [n], kWhole only
   void* w = nullptr;        // [n] bf16; may be null where p is whole
@@ -74,8 +74,8 @@ struct AdamWArgs {
   MasterForm master = MasterForm::kWhole;
   uint16_t* low = nullptr;  // [n], kSplit only
   StateStorage moments = StateStorage::kExact;
-  // kBlock8: the blocks' scales, from that of element 0 on, which is number
-  // `in_block` of its block.
+  // kBlock8: the blocks' scales, beginning with that of element 0, which is
+  // number `in_block` of its block.
   float* m_scales = nullptr;
   float* v_scales = nullptr;
   int64_t in_block = 0;
@@ -118,9 +118,9 @@ struct LionArgs {
 };
 
 // sums[i] = sum of squares of x[i * block, (i + 1) * block), the last block cut
-// at n, in double. In the f32 table x may be null: then its elements are those
+// at n, in double. In the f32 table x may be null: then the elements are those
 // of w, or of w and low as a split master. With `clip` they are gradients, and
-// squared is g'.
+// the sum is of squares of g'.
 struct SumSquaresArgs {
   const void* x = nullptr;        // [n]
   const uint16_t* w = nullptr;    // [n] bf16

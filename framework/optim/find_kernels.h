@@ -15,9 +15,9 @@ namespace cpu {
 const OptimKernels* OptimTable(DType dtype);
 
 // The same f32 step limited to one instruction set, for tests: 0 the baseline,
-// 1 AVX2, 2 AVX-512; and as small ranges come and go (0) or large ones do: 1
-// asked for ahead, 2 stored past the caches as well. False when this machine
-// does not have it.
+// 1 AVX2, 2 AVX-512. traffic: 0 as for small ranges; 1 with prefetches and 2
+// with prefetches and non-temporal stores, as for large ones. False if this
+// machine does not have the instruction set.
 bool AdamWF32With(int instructions, const AdamWArgs& args, int traffic = 0);
 bool SumSquaresF32With(int instructions, const SumSquaresArgs& args);
 }  // namespace cpu

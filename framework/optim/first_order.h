@@ -1,6 +1,6 @@
 // Optimizers whose state is one plane that is linear in the gradient: SGD, as
-// torch.optim.SGD, and Lion. docs/optimizers.md has the formulas and what
-// delinking makes of the state.
+// torch.optim.SGD, and Lion. docs/optimizers.md has the formulas and says how
+// delinking changes the state.
 //
 // State: m in plane kState0, zero before the first update; none for SGD without
 // momentum. Updates are elementwise: whole planes and shards give the same

@@ -1,5 +1,5 @@
-// What the kernels of optimizers that look at whole matrices are given: Muon
-// and Adafactor. As arguments.h.
+// Arguments of the kernels of optimizers that need whole matrices, Muon and
+// Adafactor. As arguments.h.
 #pragma once
 
 #include "framework/optim/arguments.h"
@@ -9,23 +9,23 @@ namespace delink {
 // Muon, before the matrix is made orthogonal:
 //   m = momentum m + (1 - momentum) g'
 //   u = nesterov ? (1 - momentum) g' + momentum m : m
-// Where the step is skipped u stays, or becomes 0 if it is not g.
+// If the step is skipped, u does not change if it is g, and else becomes 0.
 struct MuonMomentumArgs {
   const void* g = nullptr;  // [n]
   bool bf16_g = false;
   void* m = nullptr;  // [n]
-  void* u = nullptr;  // [n], is made orthogonal; may be g where that is of T
+  void* u = nullptr;  // [n], is made orthogonal; may be g if that has type T
   int64_t n = 0;
   double momentum = 0;
   bool nesterov = true;
   const UpdateControl* control = nullptr;
 };
 
-// x = u / max(norm, 1e-7), where norm^2 = sums[0] + ... in order. `type` is
-// that of what Newton-Schulz works on: T or, with an f32 table, bf16.
+// x = u / max(norm, 1e-7), where norm^2 = sums[0] + ... in order. x has the
+// type of Newton-Schulz: T or, with an f32 table and `narrow`, bf16.
 struct MuonNormalizeArgs {
   const void* u = nullptr;  // [n]
-  void* x = nullptr;        // [n] of `type`
+  void* x = nullptr;        // [n]
   bool narrow = false;      // x is bf16
   int64_t n = 0;
   const double* sums = nullptr;  // [count]
@@ -33,7 +33,7 @@ struct MuonNormalizeArgs {
   double* scale = nullptr;  // becomes 1 / max(norm, 1e-7)
 };
 
-// y = a x + b y, all of T or, with an f32 table and `narrow`, bf16.
+// y = a x + b y, all of type T or, with an f32 table and `narrow`, bf16.
 struct ScaleAddArgs {
   const void* x = nullptr;  // [n]
   void* y = nullptr;        // [n]
@@ -65,20 +65,20 @@ struct ColumnSquaresArgs {
 
 // One step of Adafactor (Shazeer and Stern, "Adafactor: adaptive learning rates
 // with sublinear memory cost", 2018) on a matrix, or on a vector (columns 0),
-// in three calls, with b = update^-0.8. Of a piece of one, whose sums by row
-// and by column are of the whole parameter, there is a call of `totals` between
-// `sums` and `step`, after which those of all pieces are to be added up.
+// in three calls, with b = update^-0.8. For a piece of a parameter the sums by
+// row and by column must be those of the whole parameter. A piece also needs a
+// call of `totals` between `sums` and `step`; the caller then adds up the
+// totals of all pieces.
 //
-// `factors`: of a matrix, from the sums of squares of g' by row and by column,
+// `factors`: for a matrix, from the sums of squares of g' by row and by column,
 //   r_i += b (row_i / columns - r_i),  c_j += b (column_j / rows - c_j)
-// and *mean = mean of r; or, where not all rows are here, of c, which is the
-// same number but for rounding. Of a vector nothing: its v is updated by
-// `sums`.
+// and *mean = mean of r; or, if not all rows are here, of c, which is the same
+// number except for rounding. Does nothing for a vector: `sums` updates its v.
 //
-// `sums`: of a matrix v_ij = r_i / max(mean, eps^2) c_j, of a vector
-// v_i += b (g'_i^2 - v_i); with u = g' / sqrt(max(v, eps^2)) the sums of u^2:
-// of a matrix by row, of a vector by runs of kAdafactorRun elements; in double,
-// element i of a row or run in lane i mod 16, as sum_squares has it.
+// `sums`: for a matrix v_ij = r_i / max(mean, eps^2) c_j, for a vector
+// v_i += b (g'_i^2 - v_i). Then, with u = g' / sqrt(max(v, eps^2)), sums of
+// u^2: of a matrix by row, of a vector by runs of kAdafactorRun elements. They
+// are in double, element i of a row or run in lane i mod 16, as in sum_squares.
 //
 // `totals`: adds the sums of u^2 and, if relative, those of p^2 to totals[0]
 // and totals[1], in order.

@@ -39,7 +39,8 @@ std::vector<Part> PartsOf(const ParamDecl& decl) {
   return parts;
 }
 
-// What the ranks of the tensor axis have of a part of params[param], by place.
+// The pieces of a part of params[param] on the ranks of the tensor axis, by
+// place.
 struct CutPart {
   struct Place {
     std::vector<MatrixPiece> pieces;
@@ -186,8 +187,8 @@ class Muon final : public SlabOptimizer {
     }
   }
 
-  // Of a matrix with pieces along the tensor axis: u comes together on all
-  // ranks of it, which do the same with it, and each steps what it has.
+  // Updates a matrix that is cut along the tensor axis: u is all-gathered, the
+  // ranks that update make all of it orthogonal, and each steps its own pieces.
   void UpdateCut(Stream& stream, ParamStore& store, int slab, size_t p,
                  const UpdateControl* control) const {
     const Layout& layout = store.layout();
@@ -228,7 +229,7 @@ class Muon final : public SlabOptimizer {
     }
   }
 
-  // From where it was gathered to `u`, as one matrix.
+  // Copies the gathered pieces to `u` as one matrix.
   static void Bring(Stream& stream, const ParamStore& store, const Part& part,
                     const CutPart& cut, const OrthogonalMemory& at) {
     const int64_t size = SizeOf(store.dtype(Plane::kState0));
@@ -248,7 +249,7 @@ class Muon final : public SlabOptimizer {
     }
   }
 
-  // Of the matrix `x` the pieces, one behind the other.
+  // Copies the pieces of matrix `x` to `to`, one after the other.
   static void Take(Stream& stream, const ParamStore& store, const Part& part,
                    const std::vector<MatrixPiece>& pieces, const void* x,
                    char* to) {
@@ -266,7 +267,7 @@ class Muon final : public SlabOptimizer {
     }
   }
 
-  // Of a rectangle's first element in the part.
+  // The position of a rectangle's first element in the part.
   static int64_t Number(const Part& part, const Rect& rect) {
     return (rect.row - part.first_row) * part.columns + rect.column;
   }

@@ -4,12 +4,13 @@
 //
 // The momentum of a matrix is made nearly orthogonal by five steps of
 // Newton-Schulz with the usual quintic, in the type of the weights that layers
-// read. Matrices that are stacked in one (ParamSpec::stacked) are taken apart:
-// an update of q, k and v as one matrix would mix their singular values.
+// read. Each of several stacked matrices (ParamSpec::stacked) is updated by
+// itself: an update of q, k and v as one matrix would mix their singular
+// values.
 //
 // State: m in plane kState0, Muon's momentum or AdamW's first moment, linear in
-// the gradient; v in kState1 of what AdamW updates. Where the state is sharded,
-// one rank has all of a slab with such matrices.
+// the gradient; v in kState1 for parameters that AdamW updates. If the state is
+// sharded, a slab with matrices of blocks has one owner.
 #pragma once
 
 #include <memory>
@@ -33,8 +34,8 @@ struct MatrixProduct {
 using MatrixProductFn = void (*)(Device& device, Stream& stream,
                                  const MatrixProduct& product);
 
-// Reads lr_scale, decay and, for matrices, momentum, for the rest beta1 and
-// beta2.
+// Reads lr_scale and decay; also momentum for matrices of blocks, and beta1 and
+// beta2 for other parameters.
 std::unique_ptr<SlabOptimizer> NewMuon(const MuonConfig& config,
                                        ParamRules rules,
                                        MatrixProductFn multiply);

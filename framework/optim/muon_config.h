@@ -4,7 +4,7 @@
 namespace delink {
 
 struct MuonConfig {
-  // Times the learning rate, of a matrix [rows, columns].
+  // The factor of the learning rate for a matrix [rows, columns].
   enum class Scale {
     kShape,  // sqrt(max(1, rows / columns)): one size of output for all shapes
     kRms,    // 0.2 sqrt(max(rows, columns)): an AdamW step's root mean square

@@ -30,7 +30,7 @@ OrthogonalMemory::OrthogonalMemory(char* memory, int64_t rows, int64_t columns,
   const int64_t exact = SizeOf(StatisticsOf(dtype));
   x = take(std::max(all, gathered * exact));
   if (HasBf16Gradients(store) || gathered > 0) {
-    // Read for the last time when y is still to be written.
+    // Read for the last time before y is written.
     u = take(elements * exact);
     y = u;
   } else {

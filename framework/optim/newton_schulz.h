@@ -10,12 +10,12 @@
 
 namespace delink {
 
-// Whether that type is bf16, beside state of f32.
+// Whether that type is bf16; the state is then f32.
 inline bool IsNarrow(const ParamStore& store) {
   return store.dtype(Plane::kWeight) == DType::kBF16;
 }
 
-// Where a matrix [rows, columns] is made orthogonal: pieces of memory.
+// The memory in which a matrix [rows, columns] is made orthogonal.
 struct OrthogonalMemory {
   char* x = nullptr;     // [rows, columns]
   char* y = nullptr;     // [rows, columns]
@@ -26,7 +26,7 @@ struct OrthogonalMemory {
   double* scale = nullptr;
   int64_t bytes = 0;
 
-  // `gathered`: elements of the exact type that come together in `x` before it
+  // `gathered`: elements of the exact type that are gathered in `x` before it
   // is used.
   OrthogonalMemory(char* memory, int64_t rows, int64_t columns,
                    const ParamStore& store, int64_t gathered = 0);

@@ -18,7 +18,7 @@ namespace {
 // How many names an error shows.
 constexpr size_t kNamesShown = 3;
 
-// Letters to change, add or take away to make one of the other.
+// The edit distance.
 size_t Distance(const std::string& a, const std::string& b) {
   std::vector<size_t> row(b.size() + 1);
   for (size_t j = 0; j < row.size(); ++j) row[j] = j;
@@ -48,7 +48,7 @@ std::string NearNames(const ParamRegistry& registry,
   });
 }
 
-// What to say of a pattern that no parameter has it for its first.
+// The error for a pattern that is no parameter's first match.
 absl::Status NoMatchError(const ParamRegistry& registry,
                           const std::vector<HyperGroup>& groups, size_t group) {
   const std::string& pattern = groups[group].match;

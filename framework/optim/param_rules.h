@@ -1,10 +1,10 @@
-// Hyper-parameters of each parameter: those of the optimizer, and what groups,
-// found by name, have otherwise.
+// Hyper-parameters of each parameter: those of the optimizer, except where a
+// group overrides them.
 //
 // A group matches a parameter's logical name ("blocks/3/attn/qkv/weight") by a
-// pattern in which * stands for any characters, / among them, ? for one and
-// [ab] for one of some. The first group that matches counts. A parameter that
-// is tied to another (a head to the embedding) has that one's.
+// pattern in which * stands for any characters, including /, ? for one and [ab]
+// for a or b. The first group that matches counts. A parameter that is tied to
+// another (a head to the embedding) has the hyper-parameters of that one.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace delink {
 
-// What may differ from parameter to parameter; an optimizer reads what it has.
+// Values that may differ between parameters; an optimizer reads those it uses.
 struct Hyper {
   double lr_scale = 1;  // times the step's learning rate
   double decay = 0;     // of weights
@@ -31,17 +31,17 @@ struct Hyper {
 struct HyperGroup {
   std::string match;
   std::optional<double> lr_scale;
-  // Also of parameters that are declared to have none, as norms and biases.
+  // Also for parameters that are declared without decay, as norms and biases.
   std::optional<double> decay;
   std::optional<double> beta1, beta2, momentum;
 };
 
 class ParamRules {
  public:
-  // The same for all, but no decay of parameters that are declared so.
+  // The same for all, except parameters that are declared without decay.
   explicit ParamRules(const Hyper& all) : all_(all) {}
-  // InvalidArgument: the pattern of a group, number *wrong, matches nothing, or
-  // only what groups before it match.
+  // InvalidArgument if the pattern of a group, number *wrong, matches nothing,
+  // only tied parameters, or only what groups before it match.
   static absl::StatusOr<ParamRules> Create(
       const ParamRegistry& registry, const Hyper& all,
       const std::vector<HyperGroup>& groups, size_t* wrong);
@@ -53,8 +53,8 @@ class ParamRules {
     return group_of_.empty() ? -1 : At(group_of_, decl);
   }
 
-  // InvalidArgument where layers that share a slab would want different values:
-  // there is one update for all.
+  // InvalidArgument if layers that share a slab have different values: a shared
+  // slab has one update.
   absl::Status CheckSharing(const ParamRegistry& registry, int blocks,
                             const SharingMap& sharing) const;
 
@@ -64,9 +64,8 @@ class ParamRules {
   std::vector<int> group_of_;  // by declaration, -1: none; empty: no groups
 };
 
-// Neighbours in a slab that are updated alike, as far as this rank updates
-// them: elements [begin, end) of the slab. The padding between them is zero and
-// stays zero.
+// Elements [begin, end) of a slab that this rank updates with the same
+// hyper-parameters. The padding between parameters is zero and stays zero.
 struct UpdateRun {
   int64_t begin = 0, end = 0;
   Hyper hyper;

@@ -8,8 +8,8 @@
 namespace delink {
 namespace {
 
-// Which fraction of a warm-up or decay over `steps` steps has been reached with
-// step number `step` of it; 1 from its last step on.
+// The fraction of a warm-up or decay over `steps` steps that is reached at its
+// step `step`; 1 from its last step on.
 double Reached(int64_t step, int64_t steps) {
   if (steps <= 0) return 1;
   const auto done =

@@ -6,9 +6,9 @@
 // the last step, exactly:
 //   wsd       the peak, then a straight line over the last `decay` steps
 //   cosine    half a cosine from the end of the warm-up to the last step
-//   linear    a straight line over the same
+//   linear    a straight line over the same steps
 //   constant  the peak
-// Beyond the last step the rate stays what it was there.
+// Beyond the last step the rate does not change.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct Schedule {
   double final_ratio = 0;  // rate at the last step over the peak
 };
 
-// What a stage does to the schedule: a factor, and a warm-up of its own over
-// the first `warmup` steps after its begin (0: none), multiplied.
+// A stage multiplies the schedule by a factor and by its own warm-up over the
+// first `warmup` steps after its begin (0: none).
 struct StageRate {
   double scale = 1;
   int64_t begin = 0;

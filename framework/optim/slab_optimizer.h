@@ -1,7 +1,7 @@
-// What the executor asks of an optimizer: sums for the global norm, the norm
-// itself, and the update of one slab. Everything a step decides (learning rate,
-// clip factor, whether to skip) is in device memory, so that the host never
-// waits inside a step.
+// The executor's interface to an optimizer: sums for the global norm, the norm
+// itself, and the update of one slab. Everything that a step decides (learning
+// rate, clip factor, whether to skip) is in device memory, so that the host
+// never waits inside a step.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace delink {
 
-// What an update exchanges with the ranks of its tensor axis.
+// One exchange of an update with the ranks of its tensor axis.
 struct UpdateExchange {
   enum class Kind : uint8_t { kAllGather, kSum };
   Kind kind = Kind::kSum;
@@ -28,18 +28,18 @@ struct UpdateExchange {
 class SlabOptimizer {
  public:
   virtual ~SlabOptimizer() = default;
-  // What it needs in the store.
+  // The state that it needs in the store.
   virtual std::vector<StateSpec> states() const = 0;
   virtual WholeTensors whole_tensors() const { return WholeTensors::kNone; }
-  // Updates the part of the slab whose state this rank holds. Leaves all as it
-  // is when control->skip is set. `update` counts the slab's updates from 1.
+  // Updates the part of the slab whose state this rank holds. Changes nothing
+  // if control->skip is set. `update` counts the slab's updates from 1.
   virtual void Update(Stream& stream, ParamStore& store, int slab,
                       const UpdateControl* control, int64_t update) = 0;
 
-  // What Update exchanges for Layout::local_slabs[slab] on `rank`, in order;
-  // `type` is that of exact state. The same on all ranks of a tensor axis,
-  // whose counterparts of the slab are updated together; nothing where none of
-  // them holds its state.
+  // The exchanges of Update for Layout::local_slabs[slab] on `rank`, in order;
+  // `type` is that of exact state. They are the same on all ranks of a tensor
+  // axis, which update their pieces of the slab together; none if no rank of
+  // the axis holds its state.
   virtual std::vector<UpdateExchange> Exchanges(const Layout& layout, int rank,
                                                 int slab, DType type) const {
     static_cast<void>(layout);
@@ -48,16 +48,16 @@ class SlabOptimizer {
     static_cast<void>(type);
     return {};
   }
-  // The ranks of the tensor axis, in its order, for the updates from here on;
-  // null where this rank is alone.
+  // Sets the ranks of the tensor axis, in its order, for later updates; null if
+  // this rank is alone.
   void set_tensor_group(VisitGroup* group) { tensor_group_ = group; }
 
-  // Device memory that an update of any slab needs for itself.
+  // Bytes of scratch memory on the device that an update of any slab needs.
   virtual int64_t ScratchBytes(const ParamStore& store) const {
     static_cast<void>(store);
     return 0;
   }
-  // That memory, for the updates from here on; nobody else uses it meanwhile.
+  // Sets that memory for later updates; nobody else may use it meanwhile.
   void set_scratch(void* scratch) { scratch_ = static_cast<char*>(scratch); }
 
  protected:
@@ -74,32 +74,31 @@ class SlabOptimizer {
 };
 
 // sums[i] = sum of squares of block i of the slab's gradient, or of another of
-// its planes (bf16 weights with what a split master has beside them), in
-// double, for the blocks in `owned`, which must be held; the others' are set to
+// its planes (bf16 weights together with the low bits of a split master), in
+// double, for the blocks in `owned`, which must be held; other sums are set to
 // zero. `sums` (device memory) has slab.blocks() elements. `owned` begins on a
 // block and ends on one or at the slab's end. The bits depend on the block
-// alone: not on the range, the number of threads or the machine's vector width.
-// Exchanging all ranks' sums by addition is therefore exact (every other
-// summand is zero).
+// alone, not on the range, the number of threads or the machine's vector width.
+// Adding the sums of all ranks is therefore exact: every other summand is zero.
 void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
                 double* sums, Plane plane = Plane::kGradient);
 
-// From n block sums of all ranks and slabs, followed by the sum of the losses
-// and the number of counted targets, to norm, clip_factor, loss_sum, tokens and
-// skip. All device memory. The sums are taken in order; clip_factor is
-// min(1, clip / (norm + 1e-6)) / tokens, as torch's clip_grad_norm_. skip is
-// set where the loss or the norm is not finite, the norm is above skip_above,
-// or nothing was counted.
+// Computes norm, clip_factor, loss_sum, tokens and skip. `sums` has n block
+// sums of all ranks and slabs, then the sum of the losses and the number of
+// counted targets. All device memory. The sums are added in order; clip_factor
+// is min(1, clip / (norm + 1e-6)) / tokens, as in torch's clip_grad_norm_. skip
+// is set if the loss or the norm is not finite, the norm is above skip_above,
+// or no target was counted.
 void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
                 UpdateControl* control);
 
-// Writes what travels behind the block sums: *loss_sum, *tokens and `votes`, as
-// doubles. All device memory.
+// Writes the three doubles that follow the block sums when ranks exchange them:
+// *loss_sum, *tokens and `votes`. All device memory.
 void WriteTail(Stream& stream, Device& device, const double* loss_sum,
                const int64_t* tokens, double votes, double* tail);
 
-// For a diagnosis: the first logical slab with a cell whose sum is not finite,
-// or -1. `sums` are those of all cells (layout.h), on the host.
+// For error messages: the first logical slab with a cell whose sum is not
+// finite, or -1. `sums` are those of all cells (layout.h), on the host.
 int FirstNonFiniteSlab(const Layout& layout, std::span<const double> sums);
 
 }  // namespace delink

@@ -1,4 +1,4 @@
-// What optimizers hand to kernels. Private to framework/optim.
+// Common arguments of optimizers' kernels. Private to framework/optim.
 #pragma once
 
 #include "framework/optim/kernels.h"
@@ -6,8 +6,8 @@
 
 namespace delink {
 
-// The table that updates the store's parameters; of a slab, that of whoever
-// updates it.
+// The table of kernels for the store's device, or for the device that updates
+// `slab`.
 const OptimKernels& KernelsFor(const ParamStore& store);
 const OptimKernels& KernelsFor(const ParamStore& store, int slab);
 

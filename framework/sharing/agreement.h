@@ -1,4 +1,4 @@
-// How far the gradients of layers that share weights agree: what tells when
+// How far the gradients of layers that share weights agree: it shows when
 // sharing has done its work.
 //
 // For n layers that share a slab, rho = |sum g_l|^2 / (n sum |g_l|^2): 1 when
@@ -17,7 +17,7 @@ struct SlabAgreement {
   Agreement of;     // from one probe, summed over ranks
 };
 
-// Over several slabs; 0 where no gradient is anything but zero.
+// Over several slabs; 0 if all gradients are zero.
 inline double Rho(std::span<const SlabAgreement> slabs) {
   double together = 0, most = 0;
   for (const SlabAgreement& s : slabs) {

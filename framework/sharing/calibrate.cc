@@ -16,8 +16,8 @@
 namespace delink {
 namespace {
 
-// Elements on the host at once, of all slabs of a family together; of very many
-// slabs at least so many each, or copies would be too small.
+// Elements on the host at once, of all slabs of a family together; but at least
+// kMinPiece for each slab, so that copies are not too small.
 constexpr int64_t kPiece = int64_t{1} << 18;
 constexpr int64_t kMinPiece = 4096;
 
@@ -36,7 +36,7 @@ std::vector<SlabTensors> TensorsOf(const Layout& layout) {
   return tensors;
 }
 
-// The sum over ranks, in their order, whatever kind of ranks they are.
+// The sum over ranks, in their order, for any kind of ranks.
 absl::Status SumOverRanks(Communicator& comm, std::vector<double>& sums) {
   const auto ranks = static_cast<size_t>(comm.size());
   if (ranks == 1) return absl::OkStatus();
@@ -56,7 +56,7 @@ absl::Status SumOverRanks(Communicator& comm, std::vector<double>& sums) {
   return absl::OkStatus();
 }
 
-// What the optimizer multiplies a gradient of this norm by (FinishNorm).
+// The optimizer's clip factor for a gradient of this norm (FinishNorm).
 double ClipFactor(double clip, double norm, double tokens) {
   const double mean_norm = norm / tokens;
   const double factor =

@@ -61,7 +61,7 @@ class Switch {
   }
 
  private:
-  // New tensors that lie alike on all ranks, each in a slab of its own.
+  // New tensors with the same places on all ranks, each in its own slab.
   struct Alike {
     Descriptor places;
     std::vector<const LogicalTensor*> tensors;
@@ -71,7 +71,7 @@ class Switch {
     return BeginsAnew(At(origins_, slab), policy_);
   }
 
-  // A state is what is carried to it, and else nothing.
+  // States are zero unless values are carried to them.
   void Zero(int state) {
     const std::unique_ptr<Stream> stream = to_.device().NewStream();
     for (size_t s = 0; s < to_.slabs().size(); ++s) {
@@ -82,9 +82,9 @@ class Switch {
     stream->Synchronize();
   }
 
-  // The values of all tensors. What comes from one tensor in the same way goes
-  // over host and network once, to the first of those that lie alike; the
-  // others have it from there.
+  // Moves the values of all tensors. The values of one old tensor cross host
+  // and network once, to the first of the new tensors with the same places; the
+  // others copy them from there.
   absl::Status Carry(const Field& field, int degree = 0) {
     std::map<std::tuple<int, size_t, double>, std::vector<Alike>> families;
     std::vector<Move> moves, copies;
@@ -119,7 +119,7 @@ class Switch {
       }
     }
     DELINK_RETURN_IF_ERROR(MoveValues(old_values_, new_values_, moves, comm_));
-    // Of a call of their own: they read what the first one has written.
+    // A separate call, because they read what the first one has written.
     return MoveValues(new_values_, new_values_, copies, comm_);
   }
 
@@ -137,13 +137,13 @@ class Switch {
     }
   }
 
-  // A slab whose state was carried is as old as the one it came from.
+  // A slab whose state was carried keeps the update count of its old slab.
   absl::Status CountUpdates() {
     std::vector<int64_t> before(from_.layout().slabs().size(), 0);
     for (size_t s = 0; s < from_.slabs().size(); ++s) {
       At(before, from_.local(static_cast<int>(s)).logical) = from_.updates()[s];
     }
-    // Else every rank has something of every slab.
+    // Without a pipeline every rank has some part of every slab.
     if (from_.layout().mesh().pipeline > 1) {
       DELINK_RETURN_IF_ERROR(comm_
                                  .AllReduce(before.data(),

@@ -148,7 +148,7 @@ absl::Status DelinkedValues::ReadState(const Field& field,
   const int64_t begin = extent.rect.row * columns + extent.rect.column;
   const Range asked{begin, begin + count};
   const StateCodec codec = CodecOf(field, tensor);
-  // Values of 8 bits are rounded a block at a time.
+  // 8-bit values are rounded one block at a time.
   Range read = asked;
   if (codec.storage == StateStorage::kBlock8) {
     const int64_t first = tensor.offset;
@@ -169,7 +169,7 @@ absl::Status DelinkedValues::ReadState(const Field& field,
   return absl::OkStatus();
 }
 
-// What has been read, values `range` of the parameter.
+// Divides the values in staging_, which are `range` of the parameter.
 void DelinkedValues::Divide(const Field& field, const LogicalTensor& tensor,
                             const StateCodec& codec, Range range) {
   const int64_t element = tensor.offset + range.begin;

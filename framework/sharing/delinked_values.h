@@ -1,6 +1,6 @@
-// A model as it is once links are cut, or as it has grown, read from what it
-// was before: what Delink does between two stores, of values on their way.
-// Nothing but what is asked for is in memory.
+// A source of a model's values after a switch, computed from a source of the
+// values before it: as Delink between two stores, but value by value as they
+// are read. Only the values that are read are in memory.
 #pragma once
 
 #include <map>
@@ -20,18 +20,18 @@ class DelinkedValues : public ValueSource {
   struct Change {
     const Layout& from;  // the model before the switch
     const Layout& to;    // after it
-    // As a store of either model keeps them that is not cut over the tensor
-    // axis; values are rounded to that before they change, and after.
+    // As a store without tensor parallelism keeps them, for either model;
+    // values are rounded to that before and after they change.
     std::vector<StateSpec> states;
     std::vector<SlabOrigin> origins;  // GrowthOf the slabs after
     StatePolicy policy = StatePolicy::kScale;
     Growth growth = {};
   };
 
-  // Tensors are those of change.to. `before` is asked for those of change.from
-  // that they come from, has of each the fields that are asked for, and has all
-  // of it on every rank. What is read are rows, or a part of one. References
-  // must outlive this.
+  // Callers pass tensors of change.to. `before` gets the tensors of change.from
+  // that they come from; it must have the fields that are read, whole on every
+  // rank. An extent must be rows or a part of one row. References must outlive
+  // this.
   DelinkedValues(ValueSource& before, Change change);
 
   DType type(const Field& field) const override { return before_.type(field); }
@@ -44,7 +44,7 @@ class DelinkedValues : public ValueSource {
 
  private:
   const SlabOrigin& OriginOf(const LogicalTensor& tensor) const;
-  // What a tensor that does not begin fresh comes from.
+  // The old tensor of a tensor that does not begin fresh.
   const LogicalTensor& Old(const LogicalTensor& tensor) const;
   const ParamDecl& DeclOf(const LogicalTensor& tensor) const;
   const StateSpec& SpecOf(const Field& field) const;

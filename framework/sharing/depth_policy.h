@@ -1,5 +1,5 @@
-// How many blocks a stage visits, which, and what those begin with that the
-// stage before did not.
+// Which blocks a stage visits, and the initial values of those that the stage
+// before did not visit.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace delink {
 
-// Which blocks are visited where not all are.
+// Which blocks are visited if not all are.
 //   first  the first ones
-//   even   spread over all: block floor(i layers / depth) for each i. Where
-//          depth divides a greater one, that has all of its blocks; and it has
-//          the first of each of groups:depth
+//   even   spread over all: block floor(i layers / depth) for each i. If depth
+//          divides a larger depth, the larger one visits all these blocks too.
+//          They are the first blocks of the groups of groups:depth
 enum class VisitPolicy { kFirst, kEven };
 
 constexpr std::string_view ToString(VisitPolicy policy) {
@@ -25,9 +25,8 @@ constexpr std::string_view ToString(VisitPolicy policy) {
   return "";
 }
 
-// As SharingMap::visited: ascending, and empty where depth is layers. 1 <=
-// depth
-// <= layers.
+// As SharingMap::visited: ascending, and empty if depth is layers.
+// 1 <= depth <= layers.
 inline std::vector<int> VisitedBlocks(VisitPolicy policy, int64_t depth,
                                       int64_t layers) {
   std::vector<int> visited;
@@ -39,14 +38,14 @@ inline std::vector<int> VisitedBlocks(VisitPolicy policy, int64_t depth,
   return visited;
 }
 
-// What a new block begins with, but for what it shares with blocks that were
-// visited before.
-//   copy    what the visited block next before it has; where the stage before
-//           shares, of the visited blocks that would share with it: delinking
-//   cycle   block i what number i mod d of d visited blocks has
+// The initial values of a new block, except for slabs that it shares with
+// blocks that were visited before.
+//   copy    those of the nearest visited block before it; if the stage before
+//           shares, only blocks that would share with it count: delinking
+//   cycle   block i gets those of number i mod d of d visited blocks
 //   random  the initial weights that a run from scratch gives it
-//   zero    as random, with what writes to the residual stream zero: it hands
-//           on its input, so that the function of the model stays
+//   zero    as random, but what writes to the residual stream is zero: the
+//           block returns its input, so the outputs of the model do not change
 enum class GrowPolicy { kCopy, kCycle, kRandom, kZero };
 
 constexpr std::string_view ToString(GrowPolicy policy) {

@@ -9,7 +9,7 @@
 namespace delink {
 namespace {
 
-// The rows of an extent, from `values` to where they lie in `piece`.
+// Copies the rows of an extent from `values` to their places in `piece`.
 template <typename T>
 void Unpack(const Extent& extent, const T* values, double* piece) {
   double* row = piece + extent.offset;

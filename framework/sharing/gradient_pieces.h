@@ -1,7 +1,7 @@
-// Gradients of a few tensors of one shape on their way through the host, as
-// doubles, a piece at a time: the same elements of each, to be added up where
-// no device has room for the sum. A rank gets the elements that a reduction
-// leaves there of the first tensor (ReducedOf). Internal to framework/sharing.
+// Reads the gradients of a few tensors of one shape to the host as doubles, one
+// piece at a time: the same elements of each, so that they can be added up
+// without device memory. A rank gets the elements of the first tensor whose sum
+// a reduction leaves on it (ReducedOf). Internal to framework/sharing.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,16 @@ namespace delink {
 
 class GradientPieces final : private ValueSource, private ValueSink {
  public:
-  // Pieces are of `most` elements a rank, but for its last. All that is given
-  // must outlive this.
+  // Pieces have `most` elements a rank, the last one fewer. All arguments must
+  // outlive this.
   GradientPieces(const ParamStore& store,
                  std::vector<const LogicalTensor*> tensors, int64_t most,
                  Communicator& comm);
 
-  // Brings the next piece; false behind the last one of any rank. All ranks
-  // call it alike.
+  // Reads the next piece; false after the last piece of every rank. Collective.
   absl::StatusOr<bool> Next();
 
-  // Of tensors[i] this rank's elements in the piece, in the order in which they
-  // lie there.
+  // This rank's elements of tensors[i] in the piece, in their order in memory.
   std::span<const double> Of(size_t i) const { return pieces_[i]; }
   size_t size() const { return pieces_[0].size(); }
 
@@ -45,7 +43,7 @@ class GradientPieces final : private ValueSource, private ValueSink {
                    const LogicalTensor& tensor) const override;
   absl::Status Write(const Field& field, const LogicalTensor& tensor,
                      const Extent& extent, const void* values) override;
-  // Elements from begin_ on of what each rank gets.
+  // The next elements that each rank gets, from begin_ on.
   Descriptor NextOf(const Descriptor& reduced) const;
 
   const ParamStore& store_;

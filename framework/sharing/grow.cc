@@ -125,7 +125,8 @@ class Grower {
         });
   }
 
-  // A new block writes to the residual stream, and by what begins fresh alone.
+  // Checks that each new block writes to the residual stream, and only with
+  // parameters that begin fresh.
   absl::Status CheckZero(const std::vector<SlabOrigin>& origins) const {
     std::set<int> writers;
     for (size_t s = 0; s < new_slabs_.size(); ++s) {

@@ -1,5 +1,5 @@
-// What sharing saves: the account of a stage, for the log, before and after a
-// switch.
+// The parameters and memory of a stage, for the log before and after a switch:
+// they show what sharing saves.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ namespace {
 
 bool IsBlock(int layer, int blocks) { return layer >= 1 && layer <= blocks; }
 
-// What a block declares in a part: names within the block, and shapes.
+// A block's declarations in a part: names within the block, and shapes.
 using Declared = std::vector<std::pair<std::string, std::string>>;
 
 // By part and block.

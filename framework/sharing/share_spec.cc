@@ -162,7 +162,7 @@ int64_t ShareSets(const SharePolicy& policy, int64_t layers) {
 
 bool Refines(const SharePolicy& fine, const SharePolicy& coarse,
              int64_t layers) {
-  // The first layer of each fine set tells the coarse set of all of it.
+  // All layers of a fine set must be in the coarse set of its first layer.
   std::map<int64_t, int64_t> coarse_of;
   for (int64_t layer = 0; layer < layers; ++layer) {
     const int64_t set = ShareSetOf(coarse, layers, layer);

@@ -1,4 +1,4 @@
-// Which layers share weights, as a person writes it.
+// Which layers share weights, as a user writes it.
 //
 //   all        every layer links to one slab
 //   groups:4   four runs of consecutive layers (12 layers: 0-2, 3-5, ...)
@@ -30,7 +30,7 @@ struct SharePolicy {
 };
 
 struct ShareSpec {
-  // The policy of every part, where a plain word was given.
+  // The policy of every part, if one was given for all.
   std::optional<SharePolicy> every;
   // By part; used when `every` is empty.
   std::map<std::string, SharePolicy> parts;
@@ -51,7 +51,7 @@ absl::StatusOr<ShareSpec> ParseShareSpec(std::string_view text);
 std::string ToString(const SharePolicy& policy);
 std::string ToString(const ShareSpec& spec);
 
-// An error where the policy does not fit that many layers: groups:g and
+// An error if the policy does not fit that many layers: groups:g and
 // cycle:g need 1 <= g <= layers, and groups:g must divide the layers.
 absl::Status CheckSharePolicy(const SharePolicy& policy, int64_t layers);
 

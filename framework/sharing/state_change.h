@@ -1,5 +1,5 @@
-// What a switch makes of the optimizer's state of one slab, wherever the values
-// are: in stores or on their way between files.
+// How a switch changes the optimizer's state of one slab, for values in stores
+// and for values that are read from files.
 #pragma once
 
 #include <cmath>
@@ -9,12 +9,12 @@
 
 namespace delink {
 
-// Whether it begins anew: zeros, and no updates.
+// Whether the state begins anew: zeros, and no updates.
 inline bool BeginsAnew(const SlabOrigin& origin, StatePolicy policy) {
   return origin.fresh() || (policy == StatePolicy::kReset && origin.changed());
 }
 
-// What values of this degree in the gradient are divided by.
+// The divisor of a state of this degree in the gradient (StateSpec::degree).
 inline double StateDivisor(const SlabOrigin& origin, StatePolicy policy,
                            int degree) {
   if (policy != StatePolicy::kScale) return 1;

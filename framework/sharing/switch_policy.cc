@@ -16,7 +16,7 @@ double Slope(const std::vector<double>& y) {
   double rise = 0, run = 0;
   for (size_t i = 0; i < y.size(); ++i) {
     const double x = static_cast<double>(i) - middle;
-    // From the first value on, so that a large loss costs no digits.
+    // Relative to the first value, so that a large loss costs no digits.
     rise += x * (y[i] - y[0]);
     run += x * x;
   }

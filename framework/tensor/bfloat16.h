@@ -1,6 +1,6 @@
 // bf16 as storage: the upper half of an f32. Code computes in float or double
-// and rounds once, when it stores: to the nearest number, a tie to the even
-// one. What is too large becomes infinite; not-a-number stays that.
+// and rounds once, when it stores: to the nearest number, ties to even. Numbers
+// that are too large become infinite; NaN stays NaN.
 #pragma once
 
 #include <bit>
@@ -38,8 +38,8 @@ struct BFloat16 {
     return static_cast<uint16_t>((u + 0x7FFF + ((u >> 16) & 1)) >> 16);
   }
 
-  // Over an f32 whose last bit says that something was cut off, so that the
-  // two roundings are together as good as one.
+  // Rounds by way of an f32 whose last bit says that the value was not exact,
+  // so that the two roundings give the result of one.
   static constexpr uint16_t Nearest(double value) {
     const float near = static_cast<float>(value);
     if (near == value || value != value) return Nearest(near);
@@ -56,8 +56,8 @@ struct BFloat16 {
 };
 static_assert(sizeof(BFloat16) == 2 && std::is_trivial_v<BFloat16>);
 
-// What is computed in and summed where tensors hold T: the type of statistics
-// and of gradients of parameters.
+// The type of computation and sums for tensors of T, and so of statistics and
+// of gradients of parameters.
 template <typename T>
 using Wide = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
 

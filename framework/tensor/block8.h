@@ -7,10 +7,10 @@
 // seven decades: decade i of 0 to 6, [10^(i-7), 10^(i-6)), is cut into
 // equal segments, 2^i of them for signed values (sign and 7 bits) and 2^(i+1)
 // for unsigned ones (8 bits), each of which stands for its middle. Code 0 is
-// zero, and the largest code exactly 1, so that -scale and scale are among the
-// values: reading and writing again changes neither codes nor scale, which is
-// how checkpoints hold plain f32 and yet resume to the bit. (The published
-// signed map has no -1 and one value more below 1.)
+// zero, and the largest code is exactly 1, so that -scale and scale are among
+// the values. Reading and writing again therefore changes neither codes nor
+// scale: checkpoints hold plain f32, and a resumed run is still bit-identical.
+// (The published signed map has no -1 and one value more below 1.)
 //
 // Blocks are cut at multiples of kBlock8 elements of a slab and at the ends of
 // parameters: they depend on neither shards nor data ranks.
@@ -59,23 +59,24 @@ inline constexpr std::array<float, 256> kSignedFractions8 = internal::Signed8();
 inline constexpr std::array<float, 256> kUnsignedFractions8 =
     internal::Unsigned8();
 
-// What a block's values are multiplied by before Code8: 1 / scale, and 0 where
-// the scale is too small for that or no number; the block counts as zeros then,
-// and its scale should be stored as 0.
+// The factor of a block's values before Code8: 1 / scale, or 0 if the scale is
+// too small, infinite or NaN; then the block counts as zeros, and its scale
+// should be stored as 0.
 constexpr float Inverse8(float scale) {
   const bool usable = scale >= std::numeric_limits<float>::min() &&
                       scale <= std::numeric_limits<float>::max();
   return usable ? 1 / scale : 0;
 }
 
-// The code of `fraction`, from -1 (unsigned: 0) to 1. One multiplication of
-// floats, and the rest in whole numbers: there is nothing that a compiler could
-// contract, so that it is the same everywhere.
+// The code of `fraction`, from -1 (unsigned: 0) to 1. It is one multiplication
+// of floats, and then integers: compilers have nothing to contract, so the code
+// is the same on every machine.
 template <bool kSigned>
 constexpr uint8_t Code8(float fraction) {
   const float size = fraction < 0 ? -fraction : fraction;
   const float x = size <= 1 ? size : 1.0F;
-  // The decade: its segments, and what brings it to [0.1, 1) times 2^24.
+  // The decade: its number of segments, and the factor that scales it to
+  // [0.1, 1) times 2^24.
   constexpr float kTops[] = {1e-6F, 1e-5F, 1e-4F, 1e-3F, 1e-2F, 1e-1F};
   constexpr float kRaises[] = {1e5F * 0x1p24F, 1e4F * 0x1p24F, 1e3F * 0x1p24F,
                                1e2F * 0x1p24F, 1e1F * 0x1p24F, 0x1p24F};

@@ -11,7 +11,7 @@
 
 namespace delink {
 
-// Move-only; gives its bytes back to the device, which must outlive it.
+// Move-only; frees its bytes on the device, which must outlive it.
 class Buffer {
  public:
   Buffer() = default;

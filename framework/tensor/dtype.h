@@ -1,4 +1,4 @@
-// Element types. A run-time value in host code; templates begin at kernels.
+// Element types: a run-time value in host code, template arguments in kernels.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // fp16 (IEEE binary16) as storage: code computes in float and rounds once, when
-// it stores: to the nearest number, a tie to the even one. What is too large
-// (65520 and more) becomes infinite; not-a-number stays that.
+// it stores: to the nearest number, ties to even. Numbers of size 65520 and
+// more become infinite; NaN stays NaN.
 #pragma once
 
 #include <bit>
@@ -28,7 +28,7 @@ struct Float16 {
     const uint32_t exponent = shifted & kExponent;
     uint32_t u = shifted + ((127U - 15U) << 23);
     if (exponent == kExponent) u += (255U - 31U - (127U - 15U)) << 23;
-    // What has no exponent has no leading one either: it is taken off again.
+    // A subnormal has no leading one: subtract the one that was added.
     const float small = std::bit_cast<float>(shifted + (113U << 23)) -
                         std::bit_cast<float>(113U << 23);
     if (exponent == 0) u = std::bit_cast<uint32_t>(small);
@@ -39,8 +39,8 @@ struct Float16 {
   static constexpr uint16_t Nearest(float value) {
     const uint32_t all = std::bit_cast<uint32_t>(value);
     const uint32_t u = all & 0x7FFFFFFF;
-    // Numbers of fp16 below 2^-14 are multiples of 2^-24, the unit of f32 from
-    // one half on: adding that rounds as it should.
+    // fp16 numbers below 2^-14 are multiples of 2^-24, the unit of f32 from one
+    // half on: adding one half rounds correctly.
     const uint32_t small =
         std::bit_cast<uint32_t>(std::bit_cast<float>(u) + 0.5F) - 0x3F000000U;
     uint32_t near = (u + 0xFFF + ((u >> 13) & 1) - ((127U - 15U) << 23)) >> 13;

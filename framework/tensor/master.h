@@ -1,12 +1,12 @@
-// Masters of bf16 weights, among them those that take less than the 4 bytes of
-// an f32: plain functions for CPU and CUDA kernels.
+// Masters of bf16 weights, including forms that take less than the 4 bytes of
+// an f32. Plain functions for CPU and CUDA kernels.
 //
-// A split master is the weight itself and 16 further bits. Rounding to the
-// nearest, ties away from zero, makes that exact: low bits from 0x8000 on say
-// that the weight was rounded up. (Ties to even are ambiguous: the low bits of
-// a tie would not say which way it went.) Not-a-number stays that, but may get
-// another payload; what is too large for bf16 is an infinite weight, and yet an
-// exact master.
+// A split master is the weight and 16 further bits. It is exact, because the
+// weight is rounded to the nearest, ties away from zero: low bits from 0x8000
+// on say that it was rounded up. (Ties to even would be ambiguous: the low bits
+// of a tie do not say which way it went.) NaN stays NaN, but may get another
+// payload. A master that is too large for bf16 has an infinite weight and is
+// still exact.
 #pragma once
 
 #include <bit>
@@ -14,9 +14,9 @@
 
 namespace delink {
 
-// What an optimizer updates.
+// The form of the parameters that an optimizer updates.
 enum class MasterForm : uint8_t {
-  kWhole,  // f32 beside bf16 weights; other weights are it themselves
+  kWhole,  // f32 beside bf16 weights; other weights are their own master
   kSplit,  // bf16 weights and the 16 bits that they lack: SplitMaster
   kNone,   // bf16 weights alone, rounded stochastically
 };
@@ -48,9 +48,9 @@ struct SplitMaster {
   }
 };
 
-// The bits of one of the two bf16 that x lies between, of the larger in size
-// with the probability by which x is nearer to it, when `random` is any of
-// 2^16 numbers: the mean is x. A bf16 stays what it is, and not-a-number that.
+// The bits of one of the two bf16 that x lies between. `random` is uniform over
+// 2^16 numbers; the nearer x is to a neighbour, the likelier that one is, and
+// the mean is x. If x is a bf16 it does not change; NaN stays NaN.
 constexpr uint16_t RoundStochastically(float x, uint16_t random) {
   const auto bits = std::bit_cast<uint32_t>(x);
   if (internal::IsNan(bits)) return internal::QuietNan(bits);

@@ -1,5 +1,5 @@
-// A view of device memory: address, element type, shape. Dense, row-major, does
-// not own. Memory with a shape, no arithmetic.
+// A view of device memory: address, element type, shape. Dense and row-major.
+// It does not own the memory and has no arithmetic.
 #pragma once
 
 #include <cstdint>

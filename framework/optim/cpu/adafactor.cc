@@ -1,4 +1,4 @@
-// Adafactor on the CPU. Sums have fixed lanes, so that the compiler may take
+// Adafactor on the CPU. Sums have fixed lanes, so that the compiler may use
 // vectors of any width.
 #include <algorithm>
 #include <cmath>
@@ -11,11 +11,11 @@ namespace {
 
 constexpr int64_t kLanes = 16;
 
-// A sum as sum_squares adds it.
+// A sum in the order of sum_squares.
 struct LaneSum {
   double lanes[kLanes] = {};
 
-  // value(i) for i < n, a multiple of kLanes or the last that are added.
+  // Adds value(i) for i < n; n is a multiple of kLanes except in the last call.
   template <typename Value>
   [[gnu::always_inline]] void Add(int64_t n, const Value& value) {
     int64_t i = 0;

@@ -12,7 +12,7 @@
 namespace delink::cpu {
 namespace {
 
-// W is BFloat16, or void where there are no rounded weights to write.
+// W is BFloat16, or void if there are no rounded weights to write.
 template <typename T, typename W>
 struct Body {
   AdamWStep<T> step;

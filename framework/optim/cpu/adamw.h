@@ -1,5 +1,5 @@
-// Private to framework/optim/cpu: what a step of AdamW does to an element, for
-// all the ways to keep parameters and moments.
+// Private to framework/optim/cpu: AdamW's step on one element, for all forms of
+// parameters and moments.
 #pragma once
 
 #include <cmath>
@@ -44,14 +44,14 @@ struct AdamWStep {
   }
 };
 
-// How a step is carried out, of which its result does not depend.
+// How a step is executed; its result does not depend on this.
 struct Way {
   Instructions set;
   ThreadPool* pool = nullptr;  // null: OpenMP's threads
   Traffic traffic = Traffic::kCaches;
 };
 
-// The step for parameters and moments in all forms, a tile at a time.
+// The step for all forms of parameters and moments, a tile at a time.
 void AdamWInTiles(const Way& way, const AdamWArgs& args);
 
 }  // namespace delink::cpu

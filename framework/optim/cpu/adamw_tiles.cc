@@ -1,5 +1,6 @@
-// AdamW a tile of a block of 8-bit values at a time: brought to floats from
-// however parameters and moments are kept, updated, rounded again and stored.
+// AdamW for all forms of parameters and moments, a tile at a time: each tile,
+// as large as an 8-bit block, is converted to floats, updated, rounded and
+// stored.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -16,11 +17,11 @@ namespace delink::cpu {
 namespace {
 
 constexpr int64_t kTile = kBlock8;
-// Of the random numbers that round (AdamWArgs).
+// Streams of the random numbers for rounding (AdamWArgs).
 constexpr uint64_t kStreamOfW = 0, kStreamOfM = 1, kStreamOfV = 2;
 static_assert(kElementsAtOnce % kTile == 0);
 
-// The half-words of n elements from `at` on, a multiple of 8.
+// The random half-words of n elements from `at` on; `at` is a multiple of 8.
 [[gnu::always_inline]] inline void RandomHalves(Instructions set,
                                                 const AdamWArgs& a, int64_t at,
                                                 uint64_t stream, int64_t n,
@@ -37,8 +38,8 @@ static_assert(kElementsAtOnce % kTile == 0);
   std::memcpy(out, words, sizeof(words));
 }
 
-// Stores n values to where they are kept: a tile has them together first, so
-// that how they are stored is one thing and how they are rounded another.
+// Stores n values of a tile in a plane. Rounding writes to the tile first, and
+// is therefore independent of the kind of store.
 struct Stores {
   Instructions set;
   bool past_caches;
@@ -78,7 +79,7 @@ struct Stores {
   for (int64_t i = 0; i < n; ++i) to[i] = Wide(from[i]);
 }
 
-// Of a split master, chosen between 32-bit numbers as in Rounded.
+// SplitMaster::Of as a selection between 32-bit numbers, as in Rounded.
 [[gnu::always_inline]] inline SplitMaster Split(float master) {
   const auto u = std::bit_cast<uint32_t>(master);
   const bool number = master == master;
@@ -128,7 +129,7 @@ struct Stores {
   }
 }
 
-// One moment: its values, its scales, and which random numbers round it.
+// One moment: its values, its scales, and the stream of numbers that round it.
 struct Moment {
   StateStorage form;
   void* values;
@@ -136,7 +137,7 @@ struct Moment {
   uint64_t stream;
 };
 
-// `block`: the tile's, from that of element 0 on.
+// `block`: the tile's block, counted from that of element 0.
 template <bool kSigned>
 [[gnu::always_inline]] inline void LoadMoment(const Moment& from, int64_t at,
                                               int64_t block, int64_t n,
@@ -172,8 +173,8 @@ template <bool kSigned>
     case StateStorage::kBlock8:
       break;
   }
-  // The largest magnitude as bits: whole numbers, whose order it is, may be
-  // compared in any order.
+  // The largest magnitude as bits: integers have the same order, and compilers
+  // may compare them in any sequence.
   uint32_t largest = 0;
   for (int64_t i = 0; i < n; ++i) {
     largest = std::max(largest, std::bit_cast<uint32_t>(from[i]) & 0x7FFFFFFFU);
@@ -188,7 +189,7 @@ template <bool kSigned>
   to.scales[block] = inverse > 0 ? scale : 0.0F;
 }
 
-// Over positions, which are counted from the begin of element 0's block, so
+// A Body over positions, which count from the begin of element 0's block, so
 // that tiles are blocks.
 struct Tiles {
   AdamWArgs a;
@@ -211,7 +212,7 @@ struct Tiles {
     if (store.past_caches) PastCachesDone();
   }
 
-  // The like of n elements from `at` on.
+  // Prefetches what n elements from `at` on will need kAhead elements later.
   [[gnu::always_inline]] void AskAhead(int64_t at, int64_t n) const {
     const int64_t ahead = at + kAhead;
     if (ahead + n > a.n) return;
@@ -235,10 +236,10 @@ struct Tiles {
     }
   }
 
-  // With masters of 32 bits and moments M, float or bf16: in one loop from the
-  // planes into them, or where stores go past the caches into what is stored.
-  // Then a tile is asked for at once and stored at once, else lines come while
-  // others are computed.
+  // For 32-bit masters and moments M, float or bf16: one loop reads the planes
+  // and writes to them or, with non-temporal stores, to a tile. Then a whole
+  // tile is prefetched and stored at once; else a few lines are prefetched
+  // while others are computed.
   template <MasterForm kMaster, typename M, bool kPast>
   [[gnu::always_inline]] void UpdateAtOnce(int64_t at, int64_t n) const {
     constexpr bool kSplit = kMaster == MasterForm::kSplit;
@@ -268,7 +269,7 @@ struct Tiles {
     for (int64_t begin = 0; begin < n; begin += kAtOnce) {
       AskAhead(at + begin, kAtOnce);
       const int64_t end = std::min(begin + kAtOnce, n);
-      // Of what it writes an element reads its own alone.
+      // An element reads only its own values of the planes that are written.
 #pragma GCC ivdep
       for (int64_t i = begin; i < end; ++i) {
         float pi, mi = Wide(old_m[i]), vi = Wide(old_v[i]);

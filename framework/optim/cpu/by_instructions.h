@@ -1,6 +1,6 @@
 // Private to framework/optim/cpu: elementwise work in chunks, over threads and
-// by the widest instructions of the machine. The threads are those of the
-// stream's pool, where it has one, else OpenMP's.
+// with the widest instructions of the machine. The threads are those of the
+// stream's pool, if it has one, else OpenMP's.
 //
 // A Body is a struct with `void operator()(int64_t begin, int64_t end) const`,
 // always inlined, whose result for an element depends on that element alone.
@@ -17,7 +17,7 @@
 
 namespace delink::cpu {
 
-// Elements that one thread takes at a time: its streams fit in L2.
+// Elements that one thread takes at a time, so that its streams fit in L2.
 inline constexpr int64_t kElementsAtOnce = 16384;
 
 template <typename Body>
@@ -46,9 +46,9 @@ void By(Instructions set, const Body& body, int64_t begin, int64_t end) {
   }
 }
 
-// work(i) for each i of [0, n), whose results do not depend on each other: over
-// the pool, without one (null) over OpenMP's threads; by the calling thread
-// alone where it is not worth others.
+// Calls work(i) for each i of [0, n); the calls must be independent. Uses the
+// pool, or OpenMP's threads if it is null; only the calling thread unless
+// `worth`.
 template <typename Work>
 void OverThreads(ThreadPool* pool, int64_t n, bool worth, const Work& work) {
   if (pool != nullptr && worth) return pool->ParallelFor(n, std::cref(work));
@@ -67,15 +67,15 @@ void RunElementsBy(Instructions set, ThreadPool* pool, const Body& body,
   });
 }
 
-// The same by the best instructions there are.
+// The same with the best instructions of the machine.
 template <typename Body>
 void RunElements(Stream& stream, const Body& body, int64_t n) {
   static const Instructions best = BestInstructions();
   RunElementsBy(best, PoolOf(stream), body, n);
 }
 
-// BFloat16(x), chosen between 32-bit numbers, which is what compilers can do
-// for many elements at a time under every instruction set.
+// BFloat16(x) as a selection between 32-bit numbers, which compilers can
+// vectorize for every instruction set.
 [[gnu::always_inline]] inline BFloat16 Rounded(float x) {
   const auto u = std::bit_cast<uint32_t>(x);
   const uint32_t number = u + 0x7FFF + ((u >> 16) & 1);

@@ -1,4 +1,4 @@
-// Private to framework/optim/cpu: what its table lists.
+// Private to framework/optim/cpu: the kernels in its table.
 #pragma once
 
 #include "framework/optim/kernels.h"

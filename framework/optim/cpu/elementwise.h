@@ -1,4 +1,4 @@
-// Private to framework/optim/cpu: what elementwise updates have in common.
+// Private to framework/optim/cpu: common code of elementwise updates.
 #pragma once
 
 #include <bit>
@@ -34,7 +34,7 @@ struct GradientScale {
 // Elements of a gradient that are widened at a time.
 inline constexpr int64_t kGradientTile = 512;
 
-// A gradient as the arguments have it: T or, where T is float, bf16.
+// A gradient of the arguments: T or, if T is float, also bf16.
 template <typename T>
 struct Gradient {
   const void* g;
@@ -60,8 +60,8 @@ struct Gradient {
   }
 };
 
-// A Body around one that is handed its gradient: Run(begin, end, g), where g[0]
-// is that of element `begin`.
+// A Body that calls inner.Run(begin, end, g), where g[0] is the gradient of
+// element `begin`.
 template <typename T, typename Inner>
 struct WithGradient {
   Inner inner;
@@ -80,7 +80,7 @@ struct WithGradient {
   }
 };
 
-// W is BFloat16, or void where there are no rounded weights to write.
+// W is BFloat16, or void if there are no rounded weights to write.
 template <typename T, typename W>
 struct Target {
   T* p;
@@ -95,7 +95,7 @@ struct Target {
   }
 };
 
-// run(Target): with rounded weights where the arguments have some.
+// run(Target): with rounded weights if the arguments have them.
 template <typename T, typename Run>
 void WithTarget(const UpdatedParams& a, Run run) {
   if constexpr (std::is_same_v<T, float>) {

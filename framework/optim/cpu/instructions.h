@@ -7,7 +7,7 @@
 
 #if defined(__x86_64__)
 #pragma GCC diagnostic push
-// Of GCC 12's own header, where an intrinsic leaves a lane to chance.
+// GCC 12's own header has an intrinsic with an uninitialized lane.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop

@@ -1,4 +1,4 @@
-// Muon's passes over memory on the CPU; products of matrices are the layers'.
+// Muon's passes over memory on the CPU; layers' kernels multiply matrices.
 #include <algorithm>
 #include <cmath>
 

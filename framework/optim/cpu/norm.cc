@@ -1,4 +1,4 @@
-// Sums of squares in double over fixed lanes, and what follows from them.
+// Sums of squares in double over fixed lanes, and the norm from them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -20,7 +20,7 @@ constexpr int64_t kLanes = 2 * kVector;
 using Double8 = double __attribute__((vector_size(8 * sizeof(double))));
 using Float8 = float __attribute__((vector_size(8 * sizeof(float))));
 
-// Of elements [begin, begin + n).
+// The sum of squares of elements [begin, begin + n).
 using SumFn = double (*)(const SumSquaresArgs&, int64_t begin, int64_t n);
 
 [[gnu::always_inline]] inline void AddSquares(const float* x, Double8& sum) {
@@ -35,7 +35,7 @@ using SumFn = double (*)(const SumSquaresArgs&, int64_t begin, int64_t n);
   sum += wide * wide;
 }
 
-// n is a multiple of kLanes, or the last that are added.
+// n is a multiple of kLanes, except in the last call.
 template <typename T>
 [[gnu::always_inline]] inline void AddAll(const T* x, int64_t n, Double8& low,
                                           Double8& high) {
@@ -52,7 +52,7 @@ template <typename T>
   }
 }
 
-// Of what is not T in memory as it is to be squared.
+// Loads values to be squared that are not stored as T.
 template <typename T>
 [[gnu::always_inline]] inline void LoadTile(const SumSquaresArgs& a,
                                             int64_t begin, int64_t n, T* tile) {

@@ -1,5 +1,5 @@
-// Private to framework/optim/cpu: the random words of a tile of elements, by
-// the instructions that there are.
+// Private to framework/optim/cpu: the random words of a tile of elements, with
+// each instruction set.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace delink::cpu {
 
 inline constexpr int64_t kPhiloxAtOnce = 32;
 
-// Philox(key, counters[i], stream) for kPhiloxAtOnce of them, one after the
+// Philox(key, counters[i], stream) for kPhiloxAtOnce counters, one after the
 // other: four words each, in `words`.
 //
-// By wide instructions a lane of 64 bits has one word, in its lower half; what
-// the upper one has is not looked at.
+// With wide instructions a lane of 64 bits has one word, in its lower half; the
+// upper half is ignored.
 inline void PhiloxWordsByBaseline(RngKey key, const uint64_t* counters,
                                   uint64_t stream, uint32_t* words) {
   for (int64_t i = 0; i < kPhiloxAtOnce; ++i) {
@@ -65,7 +65,8 @@ DELINK_TARGET_AVX512 inline void PhiloxWordsByAvx512(RngKey key,
     }
     key = NextPhiloxKey(key);
   }
-  // Pairs of a counter side by side: the first four counters', the others'.
+  // Puts the pairs of a counter side by side: of the first four counters, and
+  // of the others.
   const __m512i first = _mm512_set_epi64(11, 3, 10, 2, 9, 1, 8, 0);
   const __m512i others = _mm512_set_epi64(15, 7, 14, 6, 13, 5, 12, 4);
   for (int j = 0; j < kVectors; ++j) {

@@ -1,7 +1,6 @@
-// Private to framework/optim/cpu: how planes of an update come and go, asked
-// for ahead, and by stores that leave the caches to others. A line that is
-// written whole need not be read before, nor does it drive out what is still to
-// be read.
+// Private to framework/optim/cpu: prefetches and non-temporal stores for the
+// planes of an update. A non-temporal store writes a whole line without reading
+// it first, and does not evict from the caches what is still to be read.
 #pragma once
 
 #include <cstdint>
@@ -11,26 +10,26 @@
 
 namespace delink::cpu {
 
-// How planes come and go.
+// How planes are read and written.
 enum class Traffic {
-  kCaches,      // where they may still be in the caches: as they are asked for
-  kMemory,      // asked for ahead
-  kPastCaches,  // and stored past the caches
+  kCaches,      // plain loads and stores: planes may still be in the caches
+  kMemory,      // with prefetches
+  kPastCaches,  // with prefetches and non-temporal stores
 };
 
-// From so many elements on: all planes of fewer may still be in the caches when
-// they are next read.
+// Updates of fewer elements use kCaches: their planes may still be in the
+// caches when they are next read.
 inline constexpr int64_t kInMemoryFrom = int64_t{1} << 20;
 
-// How many elements ahead planes are asked for, and how many at a time: what
-// the machine foresees by itself ends with a page, and there are many planes.
+// How many elements ahead planes are prefetched, and how many at a time. The
+// hardware prefetcher stops at the end of a page, and there are many planes.
 inline constexpr int64_t kAhead = 512;
 inline constexpr int64_t kAskedAtOnce = 64;
 
-// Whether they do where an update reads most of what it writes, which saves a
-// line no reading: by measurement (docs/benchmarks.md). On Intel's processors a
-// line on its way to memory holds one of a core's few buffers for lines that
-// come, and the stores behind it back.
+// Whether non-temporal stores are faster, by measurement (docs/benchmarks.md),
+// for an update that reads most of what it writes, so that they save no read.
+// On Intel processors a line on its way to memory occupies one of a core's few
+// fill buffers and delays the stores behind it.
 inline bool StoresPastCachesPay() {
 #if defined(__x86_64__)
   return __builtin_cpu_is("intel") == 0;
@@ -39,7 +38,7 @@ inline bool StoresPastCachesPay() {
 #endif
 }
 
-// Of elements of `width` bytes.
+// Prefetches elements of `width` bytes.
 [[gnu::always_inline]] inline void AskFor(const void* plane, int64_t at,
                                           int64_t elements, int64_t width) {
   const auto* const from = static_cast<const char*>(plane) + at * width;
@@ -49,7 +48,7 @@ inline bool StoresPastCachesPay() {
 }
 
 #if defined(__x86_64__)
-// Of whole lines: `to` and `bytes` are multiples of 64.
+// Copies whole lines: `to` and `bytes` are multiples of 64.
 DELINK_TARGET_AVX512 inline void CopyLinesByAvx512(void* to, const char* from,
                                                    int64_t bytes) {
   auto* out = static_cast<__m512i*>(to);
@@ -66,9 +65,9 @@ inline void CopyLines(void* to, const char* from, int64_t bytes) {
   }
 }
 
-// Copies bytes: whole lines past the caches, what is less at either end as
-// memcpy does. PastCachesDone, by the same thread, comes before others may
-// read them.
+// Copies bytes: whole lines with non-temporal stores, the rest at either end
+// with memcpy. The same thread must call PastCachesDone before others read the
+// bytes.
 inline void CopyPastCaches(Instructions set, void* to, const void* from,
                            int64_t bytes) {
   constexpr int64_t kLine = 64;

@@ -1,9 +1,9 @@
 // Adafactor: sums over rows and columns, and the update, with the bits of
 // framework/optim/cpu/adafactor.cc.
 //
-// Sums of a row (or of a run of a vector) are 16 threads': element j is added
-// to lane j mod 16, in order; then lanes 8 apart are added, and these eight in
-// order. Sums of columns are a thread's each, over kColumnRun rows.
+// 16 threads compute the sum of a row (or of a run of a vector): element j is
+// added to lane j mod 16, in order; then lanes 8 apart are added, and these
+// eight in order. One thread computes the sum of a column over kColumnRun rows.
 #pragma once
 
 #include "framework/device/cuda/ordered_sum.cuh"
@@ -16,7 +16,7 @@ inline constexpr int kSumLanes = 16;
 inline constexpr int kSumThreads = 128;
 inline constexpr int kRowThreads = 256;
 
-// What the host knows of a step.
+// The arguments of a step that the host knows.
 struct AdafactorPlan {
   AdafactorArgs args;
   int64_t sums;  // args.sums()
@@ -32,8 +32,8 @@ __device__ inline Gradient GradientOf(const AdafactorArgs& a) {
   return {a.params.g, a.params.bf16_g};
 }
 
-// value(j) for j in [begin, end), for each group of 16 threads of a warp, all
-// of whose lanes call. Every lane gets its group's sum.
+// The sum of value(j) for j in [begin, end), for each group of 16 threads of a
+// warp. All lanes of the warp must call; each gets its group's sum.
 template <typename Value>
 __device__ double LaneSum(int64_t begin, int64_t end, Value value) {
   const int lane = static_cast<int>(threadIdx.x) % kSumLanes;
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kRowThreads)
   a.partial[blockIdx.y * a.columns + column] = sum;
 }
 
-// A thread is a column.
+// One thread a column.
 __global__ void __launch_bounds__(kRowThreads)
     ColumnSumsKernel(ColumnSquaresArgs a, int64_t runs) {
   const int64_t column = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(kRowThreads)
   a.sums[column] = sum;
 }
 
-// old + rest (mean - old), where mean is that of `count` squares.
+// old + rest (mean - old), where mean is that of `count` squares with this sum.
 __device__ inline float Blend(float old, double sum, int64_t count,
                               float rest) {
   const float mean =
@@ -86,7 +86,7 @@ __device__ inline float Blend(float old, double sum, int64_t count,
   return __fadd_rn(old, __fmul_rn(rest, __fsub_rn(mean, old)));
 }
 
-// A thread is a row, or a column behind the rows.
+// One thread a row, then one a column.
 __global__ void __launch_bounds__(kRowThreads)
     FactorsKernel(AdafactorPlan plan) {
   const AdafactorArgs& a = plan.args;
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-// One warp, both halves of which do the same.
+// One warp; both halves do the same.
 __global__ void __launch_bounds__(kWarp) MeanKernel(AdafactorPlan plan) {
   const AdafactorArgs& a = plan.args;
   if (a.params.control->skip != 0) return;
@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kWarp) MeanKernel(AdafactorPlan plan) {
   if (threadIdx.x == 0) *a.mean = __ddiv_rn(sum, static_cast<double>(count));
 }
 
-// u where the second moment is v.
+// u for the second moment v.
 __device__ inline float Scaled(float g, float v, float floor) {
   return __fdiv_rn(g, __fsqrt_rn(v < floor ? floor : v));
 }
@@ -126,7 +126,7 @@ __device__ inline float OfRow(const AdafactorPlan& plan, int64_t i) {
                    mean < plan.floor ? plan.floor : mean);
 }
 
-// 16 threads are a row.
+// 16 threads a row.
 __global__ void __launch_bounds__(kSumThreads)
     MatrixSumsKernel(AdafactorPlan plan) {
   const AdafactorArgs& a = plan.args;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kSumThreads)
   if (threadIdx.x % kSumLanes == 0 && i < a.rows) a.u_sums[i] = sum;
 }
 
-// 16 threads are a run of kAdafactorRun elements.
+// 16 threads a run of kAdafactorRun elements.
 __global__ void __launch_bounds__(kSumThreads)
     VectorSumsKernel(AdafactorPlan plan) {
   const AdafactorArgs& a = plan.args;
@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(kWarp) TotalsKernel(AdafactorPlan plan) {
   a.totals[1] += p;
 }
 
-// One warp: how far to go.
+// One warp. Computes the step size.
 __global__ void __launch_bounds__(kWarp) StepSizeKernel(AdafactorPlan plan) {
   __shared__ double stage[kOrderedStage];
   const AdafactorArgs& a = plan.args;
@@ -219,7 +219,7 @@ struct AdafactorStep {
   }
 };
 
-// A block is a row; a thread takes kSize neighbours at a time, which divides
+// One block a row; a thread takes kSize neighbours at a time, and kSize divides
 // the columns.
 template <int kSize>
 __global__ void __launch_bounds__(kRowThreads)

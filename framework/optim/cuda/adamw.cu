@@ -49,7 +49,7 @@ void UpdateBlocks(Stream& stream, const AdamWArgs& a, const Master& master,
          PlanOf(a), master, moments);
 }
 
-// `aligned`: whether the master is, for four elements at a time.
+// `aligned`: whether the master is aligned for four elements at a time.
 template <typename Master>
 void Update(Stream& stream, const AdamWArgs& a, const Master& master,
             bool aligned) {

@@ -1,9 +1,9 @@
-// AdamW: bound by memory, so one pass over master, g, m and v, a thread four
-// elements.
+// AdamW: bound by memory, so one pass over master, g, m and v, four elements a
+// thread.
 //
-// The operations are those of framework/optim/cpu/adamw.h, in its order and
-// each rounded on its own (no contraction), divisions and roots as IEEE 754
-// has them: an update has the same bits on both devices.
+// The operations are those of framework/optim/cpu/adamw.h, in the same order,
+// each rounded by itself (no contraction), with IEEE 754 divisions and roots:
+// an update has the same bits on both devices.
 #pragma once
 
 #include "framework/optim/cuda/elementwise.cuh"
@@ -11,7 +11,7 @@
 
 namespace delink::cuda {
 
-// What the host knows of a step. The rest is in UpdateControl.
+// The arguments of a step that the host knows; UpdateControl has the others.
 struct AdamWPlan {
   Gradient g;  // [n]
   int64_t n;
@@ -25,7 +25,7 @@ struct AdamWPlan {
   float eps;
 };
 
-// The step as the CPU makes it of plan and control.
+// The step from plan and control, as on the CPU.
 struct AdamWStep {
   GradientScale clip;
   float shrink, step;
@@ -65,8 +65,7 @@ struct AdamWRule {
     moments.Load(i, m, v);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) step.Average(plan, g[k], m[k], v[k]);
-    // Before the divisions, which call a function: fewer registers then hold
-    // what is still to be used.
+    // Before the divisions, which call a function: this takes fewer registers.
     moments.Store(i, m, v);
 #pragma unroll
     for (int k = 0; k < kSize; ++k) step.Move(plan, p[k], m[k], v[k]);

@@ -1,10 +1,10 @@
-// AdamW with moments of 8 bits: a warp updates the elements of one block of
-// them, a lane two groups of four, so that the new scales are maxima over a
-// warp. A block of threads goes from one to the next, over a grid that fits the
-// device, because it first brings what codes stand for to shared memory.
+// AdamW with 8-bit moments: a warp updates the elements of one block of moments
+// and a lane two groups of four, so that the new scales are maxima over a warp.
+// A block of threads first copies the values of all codes to shared memory;
+// therefore the grid fits the device, and a warp updates several blocks.
 //
-// Blocks are cut at multiples of 256 elements of the slab; the first of a call
-// may begin, and the last end, inside.
+// Blocks are cut at multiples of 256 elements of the slab; a call may begin and
+// end inside a block.
 #pragma once
 
 #include "framework/device/cuda/reduce.cuh"
@@ -24,8 +24,8 @@ struct Block8Moments {
   float* m_scales;  // a block each
   float* v_scales;
   int64_t in_block;  // of element 0
-  // What codes stand for. (By value: there is no memory of the device's that
-  // would hold it before the first call.)
+  // The values of codes. (By value, because no device memory holds them before
+  // the first call.)
   float of_m[256], of_v[256];
 };
 
@@ -33,13 +33,13 @@ __device__ inline uint32_t SizeBits(float x) {
   return __float_as_uint(x) & 0x7FFFFFFFU;
 }
 
-// Neighbours that one lane updates, as numbers.
+// Neighbours that one lane updates, as floats.
 struct Group8 {
   float p[kGroup8] = {}, g[kGroup8] = {}, m[kGroup8] = {}, v[kGroup8] = {};
 };
 
-// kSize elements from i on, into or out of those of the group from k on; 4 at
-// aligned addresses, or 1.
+// Copies kSize elements from i on to or from the elements of a group from k on.
+// kSize is 1, or 4 at aligned addresses.
 template <int kSize, typename Master>
 struct Block8Access {
   const AdamWPlan& a;
@@ -98,8 +98,8 @@ struct Block8Access {
   }
 };
 
-// visit(Block8Access<4 or 1>, i, at) for the elements of the group from element
-// `first` on that there are.
+// Calls visit(Block8Access<4 or 1>, i, at) for the existing elements of the
+// group that begins at element `first`.
 template <bool kPacked, typename Master, typename Visit>
 __device__ void VisitGroup(const AdamWPlan& a, const Master& master,
                            const Block8Moments& moments, int64_t first,

@@ -1,4 +1,4 @@
-// The optimizer's kernels of the CUDA device, for f32: what its table lists.
+// The kernels in the optimizer's table of the CUDA device, for f32.
 #pragma once
 
 #include "framework/optim/kernels.h"

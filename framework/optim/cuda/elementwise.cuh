@@ -1,9 +1,9 @@
-// Elementwise updates: bound by memory, so one pass over all planes, a thread
-// one element or four that are aligned.
+// Elementwise updates: bound by memory, so one pass over all planes. A thread
+// takes one element, or four that are aligned.
 //
 // A Rule has Skips(), and Run<kSize>(i) for elements [i, i + kSize). The
-// operations are those of framework/optim/cpu, in their order and each rounded
-// on its own: an update has the same bits on both devices.
+// operations are those of framework/optim/cpu, in the same order, each rounded
+// by itself: an update has the same bits on both devices.
 #pragma once
 
 #include <limits>
@@ -39,7 +39,7 @@ __device__ inline float ShrinkOf(double lr, double decay) {
   return static_cast<float>(__dsub_rn(1.0, __dmul_rn(lr, decay)));
 }
 
-// The last elements, fewer than kSize, are the next thread's.
+// The last thread takes the last elements, which may be fewer than kSize.
 template <int kSize, typename Rule>
 __global__ void __launch_bounds__(kElementThreads)
     ElementKernel(Rule rule, int64_t n) {

@@ -1,6 +1,5 @@
-// Where an update finds gradients and the parameters that it updates, and what
-// it makes of these: Load and Store of kSize neighbours, 1, or 4 at aligned
-// addresses.
+// How an update loads gradients, and loads and stores parameters: Load and
+// Store of kSize neighbours, 1, or 4 at aligned addresses.
 #pragma once
 
 #include "framework/base/rng.h"
@@ -41,7 +40,7 @@ __device__ void StoreHalves(uint16_t* to, const uint16_t (&from)[kSize]) {
   }
 }
 
-// A gradient as the arguments have it.
+// A gradient of the arguments: f32, or bf16 if `narrow`.
 struct Gradient {
   const void* g;
   bool narrow;
@@ -110,8 +109,8 @@ struct HalvesMaster {
   }
 };
 
-// values, rounded by half-words [at, at + kSize) of stream `stream` of the
-// generator, as arguments.h has them; `at` is a multiple of kSize.
+// Rounds values by half-words [at, at + kSize) of stream `stream` of the
+// generator, as arguments.h says; `at` is a multiple of kSize.
 template <int kSize>
 __device__ void RoundNeighbours(RngKey key, int64_t at, uint64_t stream,
                                 const float (&values)[kSize],
@@ -130,7 +129,7 @@ __device__ void RoundNeighbours(RngKey key, int64_t at, uint64_t stream,
   }
 }
 
-// No master: bf16 that are rounded stochastically.
+// No master: bf16 weights that are rounded stochastically.
 struct NoMaster {
   uint16_t* w;  // [n]
   RngKey key;

@@ -1,5 +1,5 @@
-// How AdamW's moments are kept: Load and Store of kSize neighbours, 1, or 4 at
-// aligned addresses. Those of 8 bits go by whole blocks: adamw_block8.cuh.
+// How AdamW's moments are stored: Load and Store of kSize neighbours, 1, or 4
+// at aligned addresses. adamw_block8.cuh has 8-bit moments, by whole blocks.
 #pragma once
 
 #include "framework/optim/cuda/masters.cuh"

@@ -1,5 +1,5 @@
-// Muon's passes over memory, elementwise (elementwise.cuh). What is made
-// orthogonal is stored as float or, X = uint16_t, as the bits of bf16.
+// Muon's elementwise passes over memory (elementwise.cuh). The matrix that is
+// made orthogonal is stored as float or, X = uint16_t, as the bits of bf16.
 #pragma once
 
 #include "framework/device/cuda/ordered_sum.cuh"

@@ -1,10 +1,10 @@
-// Sums of squares in double, and what follows from them, with the bits of
+// Sums of squares in double, and the norm from them, with the bits of
 // framework/optim/cpu/norm.cc: element i of a block is added to lane i mod 16,
 // in order; then lanes 8 apart are added, and these eight in order. (A product
 // of two f32 is exact in double, so that contraction changes nothing.)
 //
-// A block of elements is 16 threads here. There are few blocks, and each is
-// long: a thread has kSquaresAhead elements on their way while it adds as many.
+// 16 threads sum one block of elements. There are few blocks, and each is long:
+// a thread loads kSquaresAhead elements ahead while it adds as many.
 #pragma once
 
 #include <limits>
@@ -32,7 +32,7 @@ struct SquaresAhead {
   }
 };
 
-// Weights, with or without the rest of a split master.
+// Weights, with or without the low bits of a split master.
 struct JoinedMaster {
   const uint16_t* w;
   const uint16_t* low;  // may be null

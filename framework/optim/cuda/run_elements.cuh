@@ -13,7 +13,7 @@ inline WholeMaster MasterOf(const UpdatedParams& params) {
   return {.p = static_cast<float*>(params.p),
           .w = static_cast<uint16_t*>(params.w)};
 }
-// Whether four neighbours of it are.
+// Whether four neighbours are aligned.
 inline bool MasterAligned(const UpdatedParams& params) {
   return Aligned(params.p, 16) && Aligned(params.w, 8);
 }
@@ -22,7 +22,7 @@ inline bool GradientAligned(const Gradient& gradient) {
   return Aligned(gradient.g, gradient.narrow ? 8 : 16);
 }
 
-// `aligned`: every plane is, for four elements at a time.
+// `aligned`: every plane is aligned for four elements at a time.
 template <typename Rule>
 void RunElements(Stream& stream, const Rule& rule, int64_t n, bool aligned) {
   const int64_t each = int64_t{kElementThreads} * (aligned ? 4 : 1);

@@ -1,4 +1,4 @@
-// On meta nothing is computed: its addresses stand for no memory.
+// The meta device computes nothing: its addresses point to no memory.
 #include "framework/optim/find_kernels.h"
 
 namespace delink::meta {
