@@ -34,7 +34,8 @@ class HostArena {
 
   // `bytes` for `what` (ledger.h), at a multiple of kAlignment, until Clear.
   // Pieces of AlignUp(bytes) one after the other always fit; a piece of no
-  // bytes takes one. ResourceExhausted names the size asked for and the rest.
+  // bytes takes one. ResourceExhausted names the size asked for and the size
+  // left.
   absl::StatusOr<void*> Take(int64_t bytes, std::string_view what);
   // Takes all pieces back. Nobody may use them any more, copies included.
   void Clear();
