@@ -2,7 +2,7 @@
 //
 // A checkpoint is a folder (format: framework/checkpoint/format.md):
 //   index.h5         every logical tensor whole, as virtual datasets over the
-//                    writers' files; what is shared is a soft link
+//                    writers' files; shared tensors are soft links
 //   rank-00000.h5 .. the elements that each rank owned
 //   recipe.toml, tokenizer.*, ...   small files handed in
 //   SHA256SUMS       of all of them, written last; checked before HDF5 opens

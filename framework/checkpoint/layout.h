@@ -17,8 +17,8 @@ namespace delink::checkpoint {
 
 inline constexpr char kIndexName[] = "index.h5";
 inline constexpr char kStepPrefix[] = "step-";
-inline constexpr char kTemporary[] = ".tmp";  // behind the name, while written
-inline constexpr char kReplaced[] = ".old";   // while another takes its place
+inline constexpr char kTemporary[] = ".tmp";  // suffix while written
+inline constexpr char kReplaced[] = ".old";   // suffix while replaced
 // Suffix of a checkpoint of a course that a run has left.
 inline constexpr char kLeft[] = ".left";
 // How gradients of layers that share weights were combined: a root attribute.
@@ -29,7 +29,7 @@ inline constexpr char kOptimizerGroup[] = "/optimizer";
 // The link to the checkpoint that validates best.
 inline constexpr char kBest[] = "best";
 
-// What writers' files begin with: "rank-00003.h5".
+// Prefix of writers' files: "rank-00003.h5".
 inline constexpr char kWriters[] = "rank";
 std::string WriterName(int rank);
 bool IsWriterName(std::string_view name);

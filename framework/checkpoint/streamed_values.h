@@ -55,8 +55,8 @@ class StreamedValues final : public ValueSource {
  private:
   struct File {
     RandomAccessFile file;
-    std::string digest;                 // that it should have
-    std::map<int64_t, int64_t> values;  // that are going to be read
+    std::string digest;                 // expected
+    std::map<int64_t, int64_t> values;  // going to be read: begin, end
     std::unique_ptr<RunningDigest> running = nullptr;
   };
   // Values [begin, end) of a tensor.
@@ -64,7 +64,7 @@ class StreamedValues final : public ValueSource {
     int64_t begin = 0, end = 0;
     File* file = nullptr;
     int64_t place = 0;  // the byte where they begin
-    bool first = true;  // whether nobody else brings them to the digest
+    bool first = true;  // whether this piece adds them to the digest
   };
 
   StreamedValues() = default;

@@ -71,7 +71,7 @@ struct Piece {
   int64_t end = 0;
   std::string file;     // relative to the folder of the virtual dataset's file
   std::string dataset;  // one-dimensional, of the same element type
-  int64_t offset = 0;   // its element that is element `begin`
+  int64_t offset = 0;   // in `dataset`, of element `begin`
 };
 
 // When a dataset's space in the file is allocated.

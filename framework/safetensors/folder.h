@@ -51,7 +51,7 @@ class Folder {
   absl::Status OpenShards();
 
   std::string path_;
-  std::deque<File> files_;  // whose elements stay where they are
+  std::deque<File> files_;  // elements never move
   std::map<std::string, Tensor, std::less<>> tensors_;
 };
 

@@ -24,7 +24,7 @@ namespace delink::offload {
 
 // A second.
 struct StepRates {
-  double flops = 0;      // that products reach
+  double flops = 0;      // of matrix products
   double to_device = 0;  // bytes, while to_host is in use too
   double to_host = 0;
   double host_memory = 0;    // bytes that the host reads and writes in updates
@@ -41,7 +41,7 @@ StepRates RatesOf(const MachineRates& rates, const ParamForms& forms);
 // FLOPs per parameter and token.
 struct TokenWork {
   double forward = 2;
-  double backward = 4;  // 6 where the forward pass is computed again
+  double backward = 4;  // 6 with recompute
   // Offloaded parameters over those that a token passes through.
   double total_over_active = 1;
 };

@@ -50,15 +50,15 @@ struct AutoPlace {
 struct PlaceCost {
   int64_t device = 0;  // bytes of the rank that has most
   int64_t host = 0;    // bytes of the machine that has most
-  double seconds = 0;  // of a step, foreseen
+  double seconds = 0;  // of a step, predicted
 };
 using CostOfPlace =
     std::function<absl::StatusOr<PlaceCost>(const AutoPlace& place)>;
 
 struct PlaceLimits {
-  std::optional<int64_t> device, host;  // bytes; none: as much as there is
-  std::vector<Tier> updates = {Tier::kDevice, Tier::kHost};  // that may be
-  bool recompute = false;  // whether blocks may be made again
+  std::optional<int64_t> device, host;  // bytes; none: no limit
+  std::vector<Tier> updates = {Tier::kDevice, Tier::kHost};  // allowed
+  bool recompute = false;  // whether blocks may be recomputed
 };
 
 struct FoundPlace {

@@ -25,7 +25,7 @@ struct RankOfStep {
   const ParamStore& store;
   const StepMemory& memory;
   const std::vector<LayerPlan>& layers;
-  offload::StepRates rates;  // what of its machine's the rank has
+  offload::StepRates rates;  // the rank's part of its machine's
 };
 
 // Seconds by instruction of the program: visits by their FLOPs, recomputation
@@ -41,7 +41,7 @@ struct TimedRank {
 };
 
 struct ForeseenStep {
-  double seconds = 0;  // of many, from one's end to the next's
+  double seconds = 0;  // from a step's end to the next's, in a long run
   // By stage of the pipeline.
   std::vector<RankLanes> ranks;
 

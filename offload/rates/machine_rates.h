@@ -60,7 +60,7 @@ struct MachineRates {
   int64_t threads = 0;  // of the host, for its memory, products and updates
   double load = 0;      // runnable threads of a minute, before it began
   bool quick = false;   // rough, of small memory
-  bool pinned_memory = false;  // whether `pinned` is that, or was refused
+  bool pinned_memory = false;  // false: pinning was refused
   BusRates pinned, pageable;
   HostMemoryRates memory;
   std::vector<MatmulRate> matmul;  // on the device

@@ -5,13 +5,12 @@
 //   core, whatever taskset says. It reports this in
 //   OMPI_MCA_orte_bound_at_launch, and a user's --bind-to in
 //   OMPI_MCA_hwloc_base_binding_policy. If only the first is set, the cores are
-//   those of mpirun itself (of its daemon on other machines), so that `taskset
-//   -c 0-3 mpirun` works.
+//   those of mpirun itself (of its daemon on other machines), so `taskset -c
+//   0-3 mpirun` works.
 // - Otherwise they are this process's, as taskset, cpuset cgroups and Slurm set
 //   them.
 // Ranks that then see the same cores divide them; ranks with different cores
-// keep theirs. A cgroup's processor quota reduces the threads but binds
-// nothing.
+// keep theirs. A cgroup's processor quota reduces threads but binds nothing.
 #pragma once
 
 #include <string>

@@ -16,9 +16,8 @@
 namespace delink {
 
 // All ranks of a run, as one of them sees them. MPI is finalised when the last
-// communicator made from it is destroyed. This waits for the other ranks, so a
-// rank that fails alone must call Abort. The main thread starts and destroys
-// it.
+// communicator made from it is destroyed. That waits for the other ranks, so a
+// rank that fails alone calls Abort. The main thread starts and ends it.
 class World {
  public:
   World(std::unique_ptr<Communicator> comm, std::unique_ptr<Communicator> local,
@@ -27,7 +26,7 @@ class World {
         local_(std::move(local)),
         host_(std::move(host)) {}
 
-  // Everybody.
+  // All ranks.
   Communicator& comm() { return *comm_; }
 
   // Those on this machine, in the order of their ranks in comm().

@@ -78,7 +78,7 @@ struct Sighting {
     int64_t count = 0;  // things the lane has begun
     int64_t step = 0;
     std::string what;    // empty: nothing yet
-    bool waits = false;  // for that
+    bool waits = false;  // for `what`
   };
   bool left = false;  // it has ended, and not by accident
   bool dead = false;  // it has ended by accident

@@ -74,7 +74,7 @@ class Watchdog {
   using Clock = std::chrono::steady_clock;
   struct Pulse {
     int64_t beats = -1;
-    Clock::time_point since;  // when it was first seen to be so
+    Clock::time_point since;  // when these were first seen
   };
 
   Watchdog(int rank, int ranks, Options options,

@@ -38,7 +38,7 @@ class Arena {
   int64_t Get(cudaMemPoolAttr attribute) const;
 
   cudaMemPool_t pool_ = nullptr;
-  cudaStream_t stream_ = nullptr;  // in whose order it is taken and given
+  cudaStream_t stream_ = nullptr;  // orders Take and Give
 };
 
 }  // namespace delink::cuda
