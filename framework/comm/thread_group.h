@@ -27,8 +27,8 @@ struct ThreadFamily {
   absl::StatusCode code ABSL_GUARDED_BY(mutex) = absl::StatusCode::kOk;
   std::string message ABSL_GUARDED_BY(mutex);
 
-  // Keeps the first failure. But if that is a rank that left, the error that
-  // this rank then reports replaces it, because it is the cause.
+  // Keeps the first failure. Only if that is a rank that left, the next failure
+  // replaces it: the error that the rank then reports is the cause.
   void Fail(absl::StatusCode error, std::string_view text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::Status Failure() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
