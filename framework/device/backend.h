@@ -30,8 +30,8 @@
 namespace delink {
 
 // kMeta and kMetaCuda stand in for the CPU and for a CUDA device: they compute
-// nothing and only measure memory. kTimedCpu and kTimedCuda are the device
-// itself, with the time of each kernel recorded (layers/kernels/timed).
+// nothing and only measure. kTimedCpu and kTimedCuda are the device itself,
+// with the time of each kernel recorded (layers/kernels/timed).
 enum class DeviceKind : uint8_t {
   kCpu,
   kMeta,
@@ -151,7 +151,7 @@ class Device {
   // copies may wait. Free it before the device, and only when no copy uses it
   // any more.
   virtual HostMemory AllocateHost(int64_t bytes, std::string_view what);
-  // Returns freed memory that the device still holds to the driver. Call it
+  // Returns to the driver all freed memory that the device still holds. Call it
   // before large allocations of other sizes.
   virtual void Trim() {}
   virtual const DeviceLedgers& ledgers() const { return ledgers_; }
@@ -173,7 +173,7 @@ class Device {
   // Host memory of an asynchronous copy must live until the stream is done. The
   // bytes of CopyToHost have arrived after the stream's Synchronize(With).
   // Small copies (to the host up to 64 KiB, from the host up to 4 MiB) do not
-  // make it wait.
+  // make the host wait.
   virtual void CopyFromHost(Stream& stream, void* device, const void* host,
                             int64_t bytes) = 0;
   virtual void CopyToHost(Stream& stream, void* host, const void* device,
