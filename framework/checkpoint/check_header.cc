@@ -9,7 +9,7 @@
 namespace delink::checkpoint {
 namespace {
 
-// A run that goes on sets aside what is later than its step, by folders' names.
+// A resumed run sets aside checkpoints later than its step, by folders' names.
 absl::Status CheckName(const std::string& path, const CheckpointHeader& h) {
   std::filesystem::path folder = std::filesystem::path(path).lexically_normal();
   if (!folder.has_filename()) folder = folder.parent_path();

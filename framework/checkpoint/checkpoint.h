@@ -2,7 +2,7 @@
 //
 // A checkpoint is a folder (format: framework/checkpoint/format.md):
 //   index.h5         every logical tensor whole, as virtual datasets over the
-//                    writers' files; what is shared is a soft link
+//                    writers' files; shared tensors are soft links
 //   rank-00000.h5 .. the elements that each rank owned
 //   recipe.toml, tokenizer.*, ...   small files handed in
 //   SHA256SUMS       of all of them, written last; checked before HDF5 opens
@@ -10,11 +10,11 @@
 // It is written under a temporary name, synced, and renamed: a folder named
 // step-NNNNNNNN is whole or damaged later, never half-written.
 //
-// Weights are f32 whatever the run's precision: under bf16 they are saved from
-// the master, and read into it and, rounded, into the weights. So is the
-// optimizer's state, however few bits a run keeps it in. So a run of any
-// precision opens a checkpoint of any other, and one that is resumed as it was
-// goes on to the bit.
+// Weights are stored in f32 whatever the run's precision. Under bf16 they are
+// saved from the master; loading fills the master, and the weights with rounded
+// values. The optimizer's state is stored in f32 too, however few bits a run
+// keeps. So a run of any precision opens a checkpoint of any other, and a run
+// that resumes unchanged continues bit for bit.
 //
 // All functions that take a Communicator are collective and return the same
 // outcome on every rank.
@@ -37,8 +37,8 @@ namespace delink {
 // The newest format that this build reads, and the one that it writes.
 inline constexpr int64_t kCheckpointFormat = 1;
 
-// What a checkpoint is of, as attributes of the root of index.h5, and what its
-// writer has given it to keep.
+// What identifies a checkpoint, as attributes of the root of index.h5, and the
+// values that its writer added.
 struct CheckpointHeader {
   int64_t format = kCheckpointFormat;
   int64_t step = 0;       // optimizer steps done
@@ -56,32 +56,31 @@ struct CheckpointHeader {
 // tokenizer.
 using CheckpointFiles = std::map<std::string, std::string>;
 
-// What a checkpoint is made of, wherever it is: in a store, or in a file.
+// The contents of a checkpoint, from a store or from a file.
 struct ModelValues {
-  // Who writes what, of as many ranks as write; the tensors, their names and
-  // links.
+  // The tensors, their names and links, and which rank writes which part.
   const Layout* layout = nullptr;
   DType type = DType::kF32;       // of values: kF32 or kF64
   std::vector<StateSpec> states;  // by name and extent
   std::vector<int64_t> updates;   // by logical slab
-  // Of the tensors of the layout; on each rank all that it owns.
+  // The values of the layout's tensors; each rank has all that it owns.
   ValueSource* values = nullptr;
 };
 
-// Writes folder/step-NNNNNNNN, of `model` what each rank owns, then removes
-// what interrupted writers left in the folder, and all but `keep` (0: keeps
-// all) of its checkpoints: this one stays, then those of the steps before it,
-// newest first, then those of later steps. The checkpoint of step `best` (none
-// where it is negative) is not among those: it stays besides, with a link
-// `best` that leads to it. On any failure (a full disk) the temporary folder is
-// removed, and everything older is left as it was.
+// Writes folder/step-NNNNNNNN; each rank writes what it owns of `model`. Then
+// removes what interrupted writers left in the folder, and all but `keep`
+// checkpoints (0: keeps all). It keeps this one first, then those of earlier
+// steps, newest first, then those of later steps. The checkpoint of step `best`
+// (negative: none) always stays and does not count; a link `best` leads to it.
+// On any failure (a full disk) the temporary folder is removed, and all older
+// checkpoints stay as they were.
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const std::string& folder,
                                             const CheckpointHeader& header,
                                             const ModelValues& model,
                                             const CheckpointFiles& files,
                                             int64_t keep, int64_t best = -1);
-// The same of a store.
+// The same for a store.
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const std::string& folder,
                                             const CheckpointHeader& header,
@@ -89,21 +88,22 @@ absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
                                             const CheckpointFiles& files,
                                             int64_t keep, int64_t best = -1);
 
-// Makes the link `best` of a run's checkpoints lead to that of step `step`, or
-// removes it where there is none. Returns whether there is one. For one rank.
+// Makes the link `best` lead to the checkpoint of step `step`, or removes the
+// link if there is no such checkpoint. Returns whether there is one. To be
+// called by one rank.
 absl::StatusOr<bool> LinkBest(const std::string& folder, int64_t step);
 
-// For a run that goes on from `step`: checkpoints of the folder that are later
-// belong to a course that has been left. They are renamed step-NNNNNNNN.left,
-// which nothing reads or removes. Returns how many.
+// For a run that resumes from `step`: later checkpoints of the folder belong to
+// a course that the run has left. Renames them to step-NNNNNNNN.left, which
+// nothing reads or removes. Returns how many.
 absl::StatusOr<int> SetLaterAside(const std::string& folder, int64_t step);
 
 // Checks SHA256SUMS, the files split among the ranks. Names what is missing,
 // truncated or damaged.
 absl::Status VerifyCheckpoint(Communicator& comm, const std::string& path);
 
-// Reads the header of a verified checkpoint; a newer format is an error that
-// says which, and what to do.
+// Reads the header of a verified checkpoint. If its format is newer, the error
+// says which it is, and what to do.
 absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path);
 
 // A tensor as the checkpoint lists it.
@@ -119,29 +119,30 @@ std::string ShapeText(const std::vector<int64_t>& shape);
 absl::StatusOr<std::vector<TensorInfo>> ListTensors(const std::string& path);
 
 // The sharing map that the links of a checkpoint show, for the blocks and parts
-// of this model. Blocks of which it has no tensor are not visited; one of which
-// it lacks some is an error, as is a checkpoint without any block.
+// of this model. Blocks without tensors in the checkpoint are not visited. A
+// block with only some of its tensors is an error, as is a checkpoint without
+// blocks.
 absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
                                        const ParamRegistry& registry,
                                        int blocks);
 
-// Fills weights, the optimizer's state and, of a store with gradients or state,
-// update counts, in whatever layout the store has. The store's sharing must be
-// the checkpoint's. Shapes that differ are an error that names both, as is
-// state that the checkpoint lacks.
+// Fills weights and optimizer state, whatever the store's layout. If the store
+// has gradients or state, fills the update counts too. The store's sharing must
+// be the checkpoint's. If shapes differ, the error names both; state that the
+// checkpoint lacks is an error too.
 absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
                             ParamStore& store);
 
-// The weights alone: state and update counts of the store stay as they are, and
-// are not read. The store may share less than the checkpoint; then layers get
-// copies of what was shared.
+// Fills only the weights. The store's state and update counts are not read and
+// stay as they are. The store may share less than the checkpoint; then layers
+// get copies of what was shared.
 absl::Status LoadWeights(Communicator& comm, const std::string& path,
                          ParamStore& store);
 
-// The checkpoint that CHECKPOINT on a command line means: a step folder itself,
-// or the newest whole one of a run folder (or of its checkpoints folder).
-// Damaged ones are passed over with a warning that names the damage; NotFound
-// when there is none.
+// The checkpoint that a CHECKPOINT on a command line names: a step folder
+// itself, or the newest whole one of a run folder (or of its checkpoints
+// folder). Skips damaged ones with a warning that names the damage. NotFound if
+// there is none.
 absl::StatusOr<std::string> FindCheckpoint(Communicator& comm,
                                            const std::string& path);
 

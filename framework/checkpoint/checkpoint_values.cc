@@ -60,7 +60,7 @@ absl::Status CheckpointValues::Check(const Field& field,
   const std::vector<int64_t>& stored = dataset->info().shape;
   const Shape shape = ShapeOf(field, tensor);
   if (std::ranges::equal(stored, shape.dims())) {
-    // Nothing is read yet, but the type must be the one that will be.
+    // Reads nothing yet, but checks that the type is the one to be read.
     return dataset->Read(checkpoint::ElementOf(type_), 0, 0, nullptr);
   }
   return absl::InvalidArgumentError(absl::StrCat(

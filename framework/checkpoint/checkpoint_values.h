@@ -1,10 +1,10 @@
 // The tensors of a checkpoint as the source of a move: its parameters and
-// states, read through index.h5 piece by piece. A tensor goes by its own name,
-// and links are followed: who shares less than the checkpoint gets copies of
-// what was shared.
+// states, read through index.h5 piece by piece. A tensor is found by its own
+// name, and links are followed: a model that shares less than the checkpoint
+// gets copies of shared tensors.
 //
-// Every rank reads what it holds, so that all of it is on each and nothing
-// crosses the network. The checkpoint has been verified.
+// Every rank reads what it holds: the source offers all values on every rank,
+// so nothing crosses the network. The checkpoint must be verified.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,17 @@ namespace delink {
 
 class CheckpointValues : public ValueSource {
  public:
-  // The model as who asks has it: tensors are those of `layout`, which must
-  // outlive this, and have these states. `type`: of values, kF32 or kF64.
+  // `layout` and `states` describe the caller's model; `layout` must outlive
+  // this. `type`: of values, kF32 or kF64.
   static absl::StatusOr<CheckpointValues> Open(const std::string& path,
                                                const Layout& layout,
                                                std::vector<StateSpec> states,
                                                DType type);
 
-  // That the checkpoint has a field of a tensor, in the shape that the model
-  // wants and of this type. Errors say what to do.
+  // Checks that the checkpoint has a field of a tensor, in the model's shape
+  // and of this type. Errors say what to do.
   absl::Status Check(const Field& field, const LogicalTensor& tensor);
-  // Where in the writers' files the parameters of a tensor are that has been
-  // checked.
+  // Where the parameters of a checked tensor are in the writers' files.
   absl::StatusOr<std::vector<hdf5::Piece>> Pieces(const LogicalTensor& tensor);
   // How often the tensor's slab has been updated.
   absl::StatusOr<int64_t> Updates(const LogicalTensor& tensor) const;
@@ -51,10 +50,10 @@ class CheckpointValues : public ValueSource {
   CheckpointValues(std::string path, hdf5::File file, const Layout& layout,
                    std::vector<StateSpec> states, DType type);
   Shape ShapeOf(const Field& field, const LogicalTensor& tensor) const;
-  // The whole of it on the first `ranks` ranks.
+  // All values on the first `ranks` ranks.
   Descriptor On(int ranks, const Field& field,
                 const LogicalTensor& tensor) const;
-  // Opens a dataset, unless it is the last that was.
+  // Opens a dataset, unless it was opened last.
   absl::StatusOr<const hdf5::Dataset*> Open(const Field& field,
                                             const LogicalTensor& tensor);
 

@@ -1,9 +1,9 @@
 // Which values lie where in the writers' files of a checkpoint: a pure function
 // of the layout and of the states. Private to the checkpoint code.
 //
-// Of each field (the parameters, each state) a rank's file has a dataset for
-// each local slab: what the rank owns of it, parameter after parameter. Of the
-// parameters also the padding between them.
+// For each field (the parameters, each state) and local slab a rank's file has
+// a dataset: what the rank owns of it, parameter after parameter. Datasets of
+// parameters also have the padding between them.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace delink::checkpoint {
 
 // A dataset: what a rank owns of a field of a local slab.
 struct OwnedPart {
-  // A parameter's values that are there, one after the other.
+  // The contiguous values of one parameter in the dataset.
   struct Values {
     int64_t first = 0;  // as Extent::offset counts
     int64_t at = 0;     // where that lies in the dataset
@@ -45,10 +45,10 @@ class FilePlan {
     return At(tensors_, slab);
   }
   Shape ShapeOf(const Field& field, const LogicalTensor& tensor) const;
-  // Of each value the rank that writes it.
+  // For each value the rank that writes it.
   Descriptor Writers(const Field& field, const LogicalTensor& tensor) const;
 
-  // What a writer's file calls the dataset of a field of a local slab.
+  // The name of the dataset of a field of a local slab in a writer's file.
   std::string DatasetOf(const Field& field, int local_slab) const;
   // The datasets of a field of a logical slab, by rank and local slab.
   using Parts = std::map<std::pair<int, int>, OwnedPart>;

@@ -16,10 +16,11 @@
 namespace delink::checkpoint {
 namespace {
 
-// Of an attribute HDF5 keeps 64 KiB.
+// HDF5 stores at most 64 KiB in an attribute.
 constexpr size_t kLongest = 60'000;
 
-// Of all that is not in these ranges, which are in order and in the file.
+// The digest of all bytes outside these ranges, which are in order and in the
+// file.
 absl::StatusOr<std::string> DigestAround(const RandomAccessFile& file,
                                          const ValueRanges& values) {
   constexpr int64_t kAtOnce = 1 << 20;
@@ -48,7 +49,7 @@ struct Frame {
   ValueRanges values;
 };
 
-// Nothing where the text says none of a file of so many bytes.
+// Nothing if the text is no frame of a file of so many bytes.
 std::optional<Frame> Parse(const std::string& text, int64_t bytes) {
   const std::vector<std::string> words = absl::StrSplit(text, ' ');
   Frame frame{.digest = words.front()};

@@ -1,12 +1,12 @@
-// Whether there is a checkpoint at a path, whatever else is there.
+// Whether a path has a checkpoint.
 #pragma once
 
 #include <string>
 
 namespace delink {
 
-// Whether `path` is a step folder, or has some: a run folder, or its
-// checkpoints folder. Nothing of them is read.
+// Whether `path` is a step folder, or contains one: a run folder, or its
+// checkpoints folder. Reads no file.
 bool HoldsCheckpoints(const std::string& path);
 
 }  // namespace delink

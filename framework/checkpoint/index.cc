@@ -20,7 +20,8 @@ absl::Status WriteHeader(hdf5::File& file, CheckpointHeader header) {
   return WriteValues(values, file);
 }
 
-// Adds a flat range; to the last one where both are one in the file, too.
+// Adds a flat range; joins it to the last one if both are contiguous in the
+// file.
 void AddPiece(const hdf5::Piece& piece, std::vector<hdf5::Piece>& pieces) {
   hdf5::Piece* const last = pieces.empty() ? nullptr : &pieces.back();
   if (last != nullptr && last->file == piece.file &&
@@ -32,7 +33,7 @@ void AddPiece(const hdf5::Piece& piece, std::vector<hdf5::Piece>& pieces) {
   }
 }
 
-// Where in the writers' files a field of a tensor is.
+// Where a field of a tensor is in the writers' files.
 std::vector<hdf5::Piece> PiecesOf(const FilePlan& plan, const Field& field,
                                   const LogicalTensor& tensor) {
   const Rect whole = WholeOf(plan.ShapeOf(field, tensor));

@@ -17,11 +17,11 @@ namespace delink::checkpoint {
 
 inline constexpr char kIndexName[] = "index.h5";
 inline constexpr char kStepPrefix[] = "step-";
-inline constexpr char kTemporary[] = ".tmp";  // behind the name, while written
-inline constexpr char kReplaced[] = ".old";   // while another takes its place
+inline constexpr char kTemporary[] = ".tmp";  // suffix while written
+inline constexpr char kReplaced[] = ".old";   // suffix while replaced
 // Suffix of a checkpoint of a course that a run has left.
 inline constexpr char kLeft[] = ".left";
-// How gradients of layers that share were combined: an attribute of the root.
+// How gradients of layers that share weights were combined: a root attribute.
 inline constexpr char kSharedGradient[] = "shared_gradient";
 // Groups of the index that are no named values.
 inline constexpr char kModelGroup[] = "/model";
@@ -29,7 +29,7 @@ inline constexpr char kOptimizerGroup[] = "/optimizer";
 // The link to the checkpoint that validates best.
 inline constexpr char kBest[] = "best";
 
-// What writers' files begin with: "rank-00003.h5".
+// Prefix of writers' files: "rank-00003.h5".
 inline constexpr char kWriters[] = "rank";
 std::string WriterName(int rank);
 bool IsWriterName(std::string_view name);
@@ -37,10 +37,10 @@ bool IsWriterName(std::string_view name);
 std::string StepName(int64_t step);
 // The step of such a name, or -1.
 int64_t StepOfName(const std::string& name);
-// Whether `name` is what a writer that was interrupted left behind.
+// Whether an interrupted writer left `name` behind.
 bool IsLeftover(const std::string& name);
 
-// How a writer's file calls the parameters; states have the names of their
+// The name of the parameters in a writer's file; states have the names of their
 // StateSpecs.
 inline constexpr char kWeight[] = "weight";
 
@@ -58,22 +58,22 @@ hdf5::ElementType ElementOf(DType dtype);
 bool IsState(const Field& field);
 // Where the index shows it.
 std::string PathOf(const Field& field, const LogicalTensor& tensor);
-// The grid that a field of a tensor has values on; none of a state that is not
-// among `states`.
+// The grid of a field's values for a tensor; none for a state that is not among
+// `states`.
 StateExtent GridOf(const Layout& layout, std::span<const StateSpec> states,
                    const Field& field, const LogicalTensor& tensor);
 
 // As many steps as a recipe may ask for.
 inline constexpr int64_t kMostSteps = 1'000'000'000;
 
-// That the header of the checkpoint at `path` says nothing that cannot be, and
-// that its step is the one that its folder is named for.
+// Checks that the header of the checkpoint at `path` is possible, and that its
+// step is the one in the folder's name.
 absl::Status CheckHeader(const std::string& path, const CheckpointHeader& h);
 
-// The attributes of the root that say what a checkpoint is of.
+// The attributes of the root that identify a checkpoint.
 std::vector<KeptValue> IdentityOf(CheckpointHeader& h);
 
-// All of an index but the tensors.
+// The named values of an index.
 absl::Status WriteValues(const NamedValues& values, hdf5::File& file);
 absl::StatusOr<NamedValues> ReadValues(const hdf5::File& file);
 

@@ -1,5 +1,5 @@
-// What a checkpoint carries for whoever writes it: values by name, of which the
-// checkpoint knows no more than that.
+// Values by name that a checkpoint keeps for its writer, without knowing what
+// they mean.
 //
 // In index.h5 a number or a text is an attribute, "samples" one of the root,
 // "sources/0/samples" one of the group /sources/0; a list is a dataset,
@@ -25,8 +25,8 @@ using NamedValues =
 struct KeptValue {
   std::string name;
   std::variant<int64_t*, double*, std::string*, std::vector<double>*> value;
-  // Where it is empty, a real number NaN, there is none; where there is none
-  // the variable stays as it is.
+  // An empty value (for a real number: NaN) is not stored. If none is stored,
+  // the variable keeps its value.
   bool optional = false;
 };
 
@@ -38,10 +38,10 @@ absl::Status TakeValues(const std::string& path,
                         const std::vector<KeptValue>& kept,
                         NamedValues& values);
 
-// The error of a checkpoint that says `what`, which cannot be.
+// The error of a checkpoint with an impossible value, which `what` describes.
 absl::Status Impossible(const std::string& path, std::string_view what);
 
-// That the count `name` is from 0 to `most`.
+// Checks that the count `name` is from 0 to `most`.
 absl::Status CheckCount(const std::string& path, std::string_view name,
                         int64_t value, int64_t most);
 

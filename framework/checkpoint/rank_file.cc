@@ -58,7 +58,7 @@ absl::StatusOr<RankFile> RankFile::Create(const std::string& path,
   return file;
 }
 
-// What HDF5 has written, and the zeros between values.
+// Digests the bytes that HDF5 has written, and the zeros between values.
 absl::Status RankFile::KeepOthers(int64_t bytes) {
   std::map<int64_t, int64_t> written;  // begins and ends
   for (const auto& [name, dataset] : datasets_) {
@@ -93,7 +93,7 @@ absl::Status RankFile::Write(const Field& field, const LogicalTensor&,
   const Dataset& dataset = at->second;
   const OwnedPart::Values& there = At(dataset.part.params, extent.param);
   const Rect& rect = extent.rect;
-  // Rows that lie one behind the other are one.
+  // Contiguous rows are one.
   const bool together = rect.rows == 1 || rect.columns == extent.pitch;
   const int64_t rows = together ? 1 : rect.rows;
   const int64_t size = SizeOf(type_);

@@ -1,9 +1,9 @@
 // One rank's file of a checkpoint, as the sink of a move. Private to the
 // checkpoint code.
 //
-// HDF5 makes the file, with a place for everything; the values are then written
-// to their places without it, for it lets only one thread of a process at it,
-// and has no digest of what it writes.
+// HDF5 creates the file with space for all values. The values are then written
+// to their places without HDF5, because it allows only one thread of a process
+// and computes no digest.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,18 @@ namespace delink::checkpoint {
 
 class RankFile : public ValueSink {
  public:
-  // The plan must outlive the file. `type`: of values, kF32 or kF64. The order
-  // of what there is in the file is that of the plan's fields, in each of its
-  // slabs: who writes in this order has it digested on the way.
+  // The plan must outlive the file. `type`: of values, kF32 or kF64. The file
+  // holds the plan's fields in order, each slab by slab. Values that are
+  // written in this order are digested on the way.
   static absl::StatusOr<RankFile> Create(const std::string& path,
                                          const FilePlan& plan, int rank,
                                          DType type);
 
-  // What is around the values (frame.h).
+  // The frame of the file (frame.h).
   const std::string& frame() const { return frame_; }
 
-  // Once every value is written (a check): syncs, closes, and digests.
+  // Syncs and closes the file and returns its digest. Every value must be
+  // written (a check).
   absl::StatusOr<std::string> Close();
 
   DType type(const Field&) const override { return type_; }

@@ -62,7 +62,7 @@ absl::Status Walk(const hdf5::File& file, const std::string& group,
   return absl::OkStatus();
 }
 
-// What the ranks read each for itself.
+// Reads the values that each rank needs.
 class Reader {
  public:
   Reader(CheckpointValues& values, ParamStore& store, Communicator& comm)
@@ -103,7 +103,7 @@ absl::Status LoadAll(Communicator& comm, const std::string& path,
       CheckpointValues values,
       CheckpointValues::Open(path, store.layout(), store.states(),
                              StatisticsOf(store.options().dtype)));
-  // A store of one rank is that rank's alone, also where others read with it.
+  // A store of one rank loads alone, even if other ranks load their own stores.
   SelfCommunicator alone;
   Communicator& group = store.ranks() == 1 ? alone : comm;
   DELINK_CHECK(group.size() == store.ranks() && group.rank() == store.rank());
@@ -116,14 +116,14 @@ absl::Status LoadAll(Communicator& comm, const std::string& path,
   return absl::OkStatus();
 }
 
-// What CHECKPOINT may mean, best first, a line each.
+// The checkpoints that CHECKPOINT may name, best first, one per line.
 absl::StatusOr<std::string> Candidates(const std::string& path) {
   if (PathExists(JoinPath(path, kSumsName)) ||
       PathExists(JoinPath(path, checkpoint::kIndexName))) {
     std::error_code error;
     const fs::path link = path;
     if (link.filename() != checkpoint::kBest) return path;
-    // Messages, and what is trained on from it, name the step.
+    // Messages, and runs that start from it, name the step.
     const fs::path target = fs::read_symlink(link, error);
     return error ? path : (link.parent_path() / target).string();
   }
@@ -164,7 +164,7 @@ std::vector<int> VisitedIn(const std::map<std::string, std::string>& tensors,
   return visited;
 }
 
-// All that a checkpoint has but the values in the writers' files.
+// Verifies a checkpoint except for the values in the writers' files.
 absl::Status VerifyAround(const std::string& path) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<FileSum> sums, ReadSums(path));
   DELINK_RETURN_IF_ERROR(VerifyListing(path, sums));
@@ -294,7 +294,8 @@ absl::Status LoadWeights(Communicator& comm, const std::string& path,
 
 absl::StatusOr<std::string> FindCheckpoint(Communicator& comm,
                                            const std::string& path) {
-  // Rank 0 looks; all must see the same folder anyway to read it.
+  // Only rank 0 looks; to read the checkpoint, all must see the same folder
+  // anyway.
   absl::StatusOr<std::string> found = std::string();
   if (comm.rank() == 0) found = Candidates(path);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, found.status()));

@@ -17,7 +17,7 @@
 namespace delink {
 namespace {
 
-// Adds a range to others; false where one of them has some of it.
+// Adds a range to others; false if it overlaps one of them.
 bool Add(int64_t begin, int64_t end, std::map<int64_t, int64_t>& ranges) {
   const auto next = ranges.lower_bound(begin);
   if ((next != ranges.end() && next->first < end) ||
@@ -58,7 +58,7 @@ absl::Status StreamedValues::AddTensor(const std::string& path,
     DELINK_ASSIGN_OR_RETURN(File* const file, FileOf(path, piece.file));
     DELINK_ASSIGN_OR_RETURN(const int64_t place, PlaceOf(path, piece));
     const int64_t size = (piece.end - piece.begin) * SizeOf(DType::kF32);
-    // What tensors share is read for each of them.
+    // Shared values are read once for each tensor.
     mine.push_back({.begin = piece.begin,
                     .end = piece.end,
                     .file = file,
@@ -97,7 +97,7 @@ absl::StatusOr<int64_t> StreamedValues::PlaceOf(const std::string& path,
   return place->second + piece.offset * SizeOf(DType::kF32);
 }
 
-// Of all writers' files, also of those that nobody reads.
+// For all writers' files, including those that nobody reads.
 absl::Status StreamedValues::BeginDigests(const std::string& path) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<FileSum> sums, ReadSums(path));
   for (const FileSum& sum : sums) {
@@ -112,7 +112,7 @@ absl::Status StreamedValues::BeginDigests(const std::string& path) {
         from.size(), [&from](int64_t begin, int64_t size, char* bytes) {
           return from.Read(begin, size, bytes);
         });
-    // What is before the last values that are read is digested between them.
+    // Bytes before the last values to be read are digested between reads.
     int64_t done = 0;
     for (const auto& [begin, end] : file->values) {
       DELINK_RETURN_IF_ERROR(file->running->Skip(done, begin).status());
@@ -135,7 +135,7 @@ absl::Status StreamedValues::Read(const Field& field,
   const auto pieces = tensors_.find(tensor.name);
   DELINK_CHECK(pieces != tensors_.end()) << tensor.name;
   const Rect& rect = extent.rect;
-  // Rows that lie one behind the other are one.
+  // Contiguous rows are one.
   const bool together = rect.rows == 1 || rect.columns == extent.pitch;
   const int64_t rows = together ? 1 : rect.rows;
   const int64_t count = rect.elements() / rows;

@@ -1,7 +1,7 @@
-// The parameters of a checkpoint as the source of a move by which each is read
-// once: straight from the writers' files, past the system's cache, by several
-// threads at a time, and where it has not been done before digested on the way,
-// so that verifying does not take reading it all once more.
+// The parameters of a checkpoint as the source of a move that reads each value
+// once. They are read straight from the writers' files, past the system's cache
+// and by several threads. If the checkpoint is not verified yet, they are
+// digested on the way, so that verifying needs no second read.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +21,18 @@
 
 namespace delink {
 
-// The checkpoint that FindCheckpoint looks at first, all of it verified but for
-// the values themselves: who takes them by StreamedValues does that. On any
-// failure FindCheckpoint has more to say. NotFound, too: what early builds
-// wrote can be verified as a whole alone.
+// The checkpoint that FindCheckpoint tries first, verified except for its
+// values: StreamedValues verifies these. On any failure call FindCheckpoint,
+// which says more. NotFound also means that an early build wrote the
+// checkpoint, which can only be verified as a whole.
 absl::StatusOr<std::string> FindUnreadCheckpoint(const std::string& path);
 
 // Read is thread-safe.
 class StreamedValues final : public ValueSource {
  public:
   // For one rank. `tensors`, of `layout`, are going to be read, each value
-  // once; in the order of the files that costs least. `verified`: whether the
-  // checkpoint is; else Finish does that.
+  // once; reading in the order of the files is fastest. `verified`: whether the
+  // checkpoint is verified; if not, Finish does it.
   static absl::StatusOr<std::unique_ptr<StreamedValues>> Open(
       const std::string& path, const Layout& layout,
       std::span<const LogicalTensor* const> tensors, bool verified);
@@ -48,15 +48,15 @@ class StreamedValues final : public ValueSource {
   absl::Status Read(const Field& field, const LogicalTensor& tensor,
                     const Extent& extent, void* values) override;
 
-  // Once all tensors are read: reads what else there is, by so many threads,
-  // and compares the digests. DataLoss: values are not those that were written.
+  // Call it once all tensors are read: reads the rest of the files by so many
+  // threads, and compares the digests. DataLoss: a digest differs.
   absl::Status Finish(int threads);
 
  private:
   struct File {
     RandomAccessFile file;
-    std::string digest;                 // that it should have
-    std::map<int64_t, int64_t> values;  // that are going to be read
+    std::string digest;                 // expected
+    std::map<int64_t, int64_t> values;  // going to be read: begin, end
     std::unique_ptr<RunningDigest> running = nullptr;
   };
   // Values [begin, end) of a tensor.
@@ -64,7 +64,7 @@ class StreamedValues final : public ValueSource {
     int64_t begin = 0, end = 0;
     File* file = nullptr;
     int64_t place = 0;  // the byte where they begin
-    bool first = true;  // whether nobody else brings them to the digest
+    bool first = true;  // whether this piece adds them to the digest
   };
 
   StreamedValues() = default;

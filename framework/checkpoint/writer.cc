@@ -57,7 +57,8 @@ absl::StatusOr<Written> WriteOwned(const std::string& folder,
   mine.frame = file.frame();
   DELINK_ASSIGN_OR_RETURN(mine.sum.digest, file.Close());
   DELINK_ASSIGN_OR_RETURN(mine.sum.bytes, FileSize(path));
-  // Others need the memory more than who may read this much later.
+  // Free the page cache: others need the memory now, readers of the file come
+  // later.
   LetCacheGoOf(path);
   return mine;
 }
@@ -85,9 +86,9 @@ absl::Status Complete(const std::string& folder, const CheckpointHeader& header,
 }
 
 // Removes what interrupted writers left, and all but `keep` checkpoints (0:
-// none): the oldest go, but first those of later steps than `step`, just
-// written, which a run left behind that was resumed from before them. That of
-// step `best` is not counted, and stays.
+// removes none). Checkpoints of later steps than `step`, just written, are
+// removed first (a run that was resumed from before them left them behind),
+// then the oldest. The one of step `best` does not count and stays.
 absl::Status Prune(const std::string& folder, int64_t step, int64_t keep,
                    int64_t best) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
@@ -159,7 +160,7 @@ absl::Status WriteInto(Communicator& comm, const std::string& temporary,
   return AgreeOnStatus(comm, status);
 }
 
-// By logical slab, also of those that other ranks have.
+// By logical slab, including those of other ranks.
 absl::StatusOr<std::vector<int64_t>> UpdatesOf(Communicator& comm,
                                                const ParamStore& store) {
   std::vector<int64_t> updates(store.layout().slabs().size(), 0);
@@ -197,7 +198,7 @@ absl::StatusOr<bool> LinkBest(const std::string& folder, int64_t step) {
     DELINK_RETURN_IF_ERROR(RemoveAll(link));
     return false;
   }
-  // Beside it and renamed, so that there is always one of the two.
+  // Made beside the old link and renamed, so that one of the two always exists.
   const std::string next = absl::StrCat(link, checkpoint::kTemporary);
   DELINK_RETURN_IF_ERROR(RemoveAll(next));
   if (symlink(target.c_str(), next.c_str()) != 0) {

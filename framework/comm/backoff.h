@@ -1,12 +1,11 @@
-// How long to wait between two looks at what is often a moment away: at first
-// not at all, then for longer and longer, so that a rank that waits leaves its
-// core to the kernels of this rank or of another on the same core. What it
-// waits is never more than a sixteenth longer for that, but for the least
-// pauses.
+// How long to wait between two polls of an event that is often near: at first
+// not at all, then longer and longer, so that kernels of this or another rank
+// can use the core. This lengthens a wait by a sixteenth at most, apart from
+// the shortest pauses.
 //
-// The core is not yielded: where others want it, a thread that yields gives up
-// its turn, and was seen to wait ten times as long for the next one as a thread
-// that sleeps (Linux 6.18, docs/benchmarks.md).
+// The thread sleeps and does not yield: on a busy core, a thread that yielded
+// waited ten times as long for its next turn as one that slept (Linux 6.18,
+// docs/benchmarks.md).
 #pragma once
 
 #include <algorithm>
@@ -17,7 +16,7 @@ namespace delink {
 
 class Backoff {
  public:
-  // Zero: look again at once.
+  // Zero: poll again at once.
   std::chrono::microseconds Next() {
     using std::chrono::microseconds;
     constexpr int kLooks = 100;
@@ -35,7 +34,7 @@ class Backoff {
     const std::chrono::microseconds pause = Next();
     if (pause.count() > 0) std::this_thread::sleep_for(pause);
   }
-  // Something has happened: more may be near.
+  // Call it when something has happened, because more may be near.
   void Reset() { *this = Backoff(); }
 
  private:

@@ -10,7 +10,7 @@ namespace {
 
 class ChainPending final : public Pending {
  public:
-  // `now` is what steps[next - 1] has given, or what came before all of them.
+  // `now` is the Pending of steps[next - 1], or the one before all steps.
   ChainPending(std::unique_ptr<Pending> now, std::vector<ChainStep> steps,
                size_t next)
       : now_(std::move(now)), steps_(std::move(steps)), next_(next) {}

@@ -8,23 +8,22 @@
 //   when its Pending says so. Several may be under way; they complete in any
 //   order. MPI progresses only inside Test or Wait of any Pending.
 // - Aliasing. Buffers belong to the operation from the call until it is
-//   complete: nobody else writes them, and nobody reads what it writes. `send`
-//   and `recv` do not overlap.
+//   complete: nobody else writes them, and nobody reads those that it writes.
+//   `send` and `recv` do not overlap.
 // - Units. Counts are elements, zero allowed. Memory is the host's.
-// - Determinism. ReduceScatter combines in the order of ranks, so that ranks
-//   which are threads and ranks which are processes get the same bits. The
-//   order of an AllReduce depends on the kind of communicator, its size, the
-//   count and the layout of ranks on machines, and on nothing else: the same
-//   program gives the same bits again, and all ranks get the same.
+// - Determinism. ReduceScatter combines in the order of ranks, so threads and
+//   processes as ranks get the same bits. The order of an AllReduce depends
+//   only on the kind of communicator, its size, the count and the layout of
+//   ranks on machines: all ranks get the same bits, and so does the next run.
 // - Errors. A wrong peer, root, tag or negative count is a programmer error (a
-//   check). What the transport reports comes out of Test or Wait as a Status;
-//   the communicator is then of no further use. Ranks that are threads also
-//   notice a rank that is gone or posts another collective; under MPI the
-//   launcher ends a run that lost a rank, and differing collectives may hang.
+//   check). Test and Wait return the transport's errors as a Status; the
+//   communicator is then unusable. If ranks are threads, they also notice a
+//   rank that is gone or posts another collective. Under MPI the launcher ends
+//   a run that lost a rank, and differing collectives may hang.
 // - Threads. Calls on one communicator come from one thread at a time;
 //   different communicators, and Pendings, may be used by different threads.
-// - Lifetime. A communicator outlives its Pendings; what was split from it
-//   stands on its own.
+// - Lifetime. A communicator outlives its Pendings. Communicators split from it
+//   are independent of it.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +39,9 @@ namespace delink {
 
 enum class ReduceOp { kSum, kMax, kMin };
 
-// An operation under way. It is finished once Test returned true or any error,
-// or Wait returned; destroying one before that is a programmer error, because
-// its buffers are still being written.
+// An operation under way. It is finished once Test has returned true or an
+// error, or Wait has returned. Destroying it earlier is a programmer error,
+// because its buffers are still being written.
 class Pending {
  public:
   Pending() = default;
@@ -50,8 +49,8 @@ class Pending {
   Pending& operator=(const Pending&) = delete;
   virtual ~Pending();
 
-  // Whether the operation is complete; never blocks. After it finished, the
-  // same answer again.
+  // Whether the operation is complete; never blocks. Once it is finished, Test
+  // repeats its last answer.
   absl::StatusOr<bool> Test();
 
   // Polls Test, with short sleeps, until the operation is finished.
@@ -83,8 +82,8 @@ class Communicator {
                                                  int64_t count, DType dtype,
                                                  ReduceOp op) = 0;
 
-  // buffer: size() * count elements; on entry a rank's own chunk lies at
-  // rank() * count, when complete every chunk is there. Any dtype.
+  // buffer: size() * count elements. On entry it has the rank's own chunk at
+  // rank() * count, on completion the chunks of all ranks. Any dtype.
   virtual std::unique_ptr<Pending> AllGather(void* buffer, int64_t count,
                                              DType dtype) = 0;
 
@@ -108,10 +107,10 @@ class Communicator {
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Split(int color,
                                                               int key) = 0;
 
-  // Ends the group because of an error only this rank may know of, printing
-  // `message` with the rank's number. Processes end with `code` (1 to 125), all
-  // of them; ranks that are threads get the message as an error from whatever
-  // they wait for.
+  // Ends the group because of an error that perhaps only this rank knows, and
+  // prints `message` with the rank's number. If ranks are processes, all end
+  // with `code` (1 to 125). If they are threads, whatever they wait for returns
+  // the message as an error.
   virtual void Abort(int code, std::string_view message) = 0;
 
   static constexpr int kTags = 32768;  // what MPI grants everywhere
@@ -126,8 +125,8 @@ absl::StatusOr<double> AllReduceScalar(Communicator& comm, double value,
 absl::StatusOr<int64_t> AllReduceScalar(Communicator& comm, int64_t value,
                                         ReduceOp op);
 
-// OK when every rank brings OK; else, on every rank, the code and message of
-// the lowest failing rank: "rank 2: cannot open corpus/train".
+// OK if `status` is OK on every rank; else, on every rank, the code and message
+// of the lowest failing rank: "rank 2: cannot open corpus/train".
 absl::Status AgreeOnStatus(Communicator& comm, const absl::Status& status);
 
 // The root's text, on every rank; elsewhere `text` is ignored.

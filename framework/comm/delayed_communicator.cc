@@ -15,10 +15,10 @@
 namespace delink {
 namespace {
 
-// One way between two ranks, or that of all of a group's collectives.
+// One direction between two ranks, or the link of a group's collectives.
 class Line {
  public:
-  // When something is through that could begin at `ready`.
+  // When an operation is due that could begin at `ready`.
   int64_t Serve(const Link& link, int64_t ready, int64_t bytes) {
     const MutexLock lock(mutex_);
     free_ = std::max(free_, ready) + InNanoseconds(link.BusySeconds(bytes));
@@ -56,8 +56,9 @@ class Delayed final : public Pending {
 
 class DelayedCommunicator final : public Communicator {
  public:
-  // The latter two are of the same ranks, for what they tell each other: of
-  // collectives and of what they send, and of what they receive.
+  // `sends` and `receives` have the same ranks, which use them to tell each
+  // other when they posted operations: `sends` for collectives and sends,
+  // `receives` for receives.
   DelayedCommunicator(std::unique_ptr<Communicator> comm,
                       std::unique_ptr<Communicator> sends,
                       std::unique_ptr<Communicator> receives, const Link& link,
@@ -149,7 +150,7 @@ class DelayedCommunicator final : public Communicator {
                  &(sends ? to_ : from_).at(peer), bytes);
   }
 
-  // `told`: all ranks have said when they posted it.
+  // `told`: finished when all ranks have said when they posted it.
   std::unique_ptr<Pending> Until(std::unique_ptr<Posted> posted,
                                  std::unique_ptr<Pending> operation,
                                  std::unique_ptr<Pending> told, Line* line,

@@ -1,15 +1,14 @@
-// Ranks as though they were further from each other than they are: an operation
-// ends when it ends, but not before a link of a set latency and bandwidth would
-// be through with it. A testing aid, so that what a slow network does to a step
-// can be measured where there is none.
+// Simulates a slow network between ranks: an operation does not end before a
+// link of a given latency and bandwidth would have finished it. A testing aid,
+// which measures how a slow network affects a step on a machine without one.
 //
-// All ranks that take part tell each other when they have posted an operation.
-// It is due when the last has, its link is free, the link has sent what it
-// sends and the latency has passed; the latency of one passes while the next is
-// sent. A communicator has a link for its collectives, one at a time, and to
-// each other rank and from it one for what is sent, served in the order in
-// which both ends are ready. What is split from it has links of its own. A
-// collective is of the bytes that each rank must send at the least (link.h).
+// All ranks that take part tell each other when they posted an operation. Once
+// the last rank has posted it and its link is free, the link sends its bytes;
+// the operation is due one latency later. The next operation is sent during
+// this latency. A communicator has one link for its collectives, and one to and
+// one from each other rank for sends and receives, served in the order in which
+// both ends are ready. Communicators split from it have their own links. A
+// collective counts as the least bytes that each rank must send (link.h).
 //
 // Nobody blocks and nobody spins: a Pending compares the time when it is
 // tested.
@@ -30,9 +29,9 @@ using Nanoseconds = std::function<int64_t()>;
 int64_t SteadyNow();  // steady_clock's
 int64_t InNanoseconds(double seconds);
 
-// Does what `comm` does, with the same bits and errors, later. Collective over
-// it; of one rank it is `comm` itself. Without `now` the time is
-// steady_clock's.
+// Does what `comm` does, with the same bits and errors, but later. Collective
+// over `comm`; if it has one rank, the result is `comm` itself. Without `now`
+// the time is steady_clock's.
 absl::StatusOr<std::unique_ptr<Communicator>> DelayExchanges(
     std::unique_ptr<Communicator> comm, const Link& link,
     Nanoseconds now = nullptr);

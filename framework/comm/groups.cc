@@ -11,8 +11,8 @@
 namespace delink {
 namespace {
 
-// Indices of groups, by the Split that makes them: each group in the first
-// where no rank of it is taken yet.
+// Indices of groups, by the Split that makes them: each group is in the first
+// Split in which none of its ranks is taken yet.
 std::vector<std::vector<size_t>> Rounds(
     const std::vector<std::vector<int>>& groups) {
   std::vector<std::vector<size_t>> rounds;
@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> SplitGroups(
   }
   std::vector<std::unique_ptr<Communicator>> made(groups.size());
   for (const std::vector<size_t>& round : Rounds(groups)) {
-    // Who is in none of them splits off with the likes of it.
+    // The ranks that are in no group of the round form a part of their own.
     size_t mine = groups.size();
     for (const size_t g : round) {
       const std::vector<int>& group = groups[g];

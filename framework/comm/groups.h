@@ -9,10 +9,10 @@
 
 namespace delink {
 
-// By group: the communicator of its ranks, in that order, where this rank is
-// one of them; else null. Collective over `comm`: all ranks give the same
-// groups, each of ranks of `comm`, ascending. Groups that have no rank in
-// common are split off together, so that there are few collectives.
+// For each group the communicator of its ranks, in that order; null if this
+// rank is not one of them. Collective over `comm`: all ranks give the same
+// groups, each of ascending ranks of `comm`. Groups without a common rank are
+// split off together, so that there are few collectives.
 absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> SplitGroups(
     Communicator& comm, const std::vector<std::vector<int>>& groups);
 

@@ -1,5 +1,6 @@
-// A link between ranks as numbers: what the joint execution reckons with
-// (framework/step/step_time.h), and what DelayExchanges makes of real ranks.
+// The latency and bandwidth of a link between ranks. The joint execution
+// computes with them (framework/step/step_time.h), and DelayExchanges imposes
+// them on real ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ struct Link {
   double latency = 0;           // seconds until the first byte is there
   double bytes_per_second = 0;  // 0: bytes take no time
 
-  // For so long it can send nothing else.
+  // The time for which the link can send nothing else.
   double BusySeconds(int64_t bytes) const {
     return bytes_per_second > 0 ? static_cast<double>(bytes) / bytes_per_second
                                 : 0;
@@ -23,9 +24,9 @@ struct Link {
 // "0.005,1e9": seconds and bytes a second. InvalidArgument.
 absl::StatusOr<Link> ParseLink(std::string_view text);
 
-// Bytes that each of some ranks sends where none sends more than it must, of a
-// buffer of so many: to gather its parts, or to add it up and scatter the sum;
-// and to have the sum everywhere.
+// The least bytes that each of `ranks` ranks must send, for a buffer of
+// `bytes`: SentInParts for an all-gather or a reduce-scatter, SentForSum for an
+// all-reduce.
 inline int64_t SentInParts(int64_t bytes, int ranks) {
   return bytes - bytes / ranks;
 }

@@ -1,5 +1,5 @@
 // The sum, maximum or minimum of several buffers, always taken in the order of
-// the list: what makes a reduction over ranks the same on every rank.
+// the list, so that a reduction over ranks is the same on every rank.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,7 @@ namespace {
 
 class Done : public Pending {
  public:
-  // Nobody has to wait for what is already complete.
+  // The operation is complete, so its Pending may be destroyed without a wait.
   Done() { DELINK_CHECK(Test().ok()); }
 
  private:

@@ -1,5 +1,5 @@
 // The communicator of a single process: one rank, everything completes at once.
-// Send and Recv have no peer to name and fail their check.
+// There is no peer, so Send and Recv fail a check.
 #pragma once
 
 #include <memory>

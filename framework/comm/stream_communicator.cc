@@ -22,7 +22,7 @@ class UntilReached final : public Pending {
   const Event& event_;
 };
 
-// An operation that has something for itself until it ends, well or not.
+// An operation that holds the buffer until it ends, with an error or not.
 class Having final : public Pending {
  public:
   Having(std::unique_ptr<Pending> operation, bool& had)
@@ -129,8 +129,8 @@ class Staged final : public StreamCommunicator {
     int64_t bytes = 0;
   };
 
-  // Host memory for the operation that begins; what is in it is not kept. In
-  // a run the first step takes the most that there will be.
+  // Host memory for the operation that begins; its contents are not kept. In a
+  // run the first step already takes the most.
   char* Take(int64_t bytes) {
     DELINK_CHECK(!under_way_) << "one operation of a stream at a time";
     under_way_ = true;
@@ -142,7 +142,7 @@ class Staged final : public StreamCommunicator {
     return static_cast<char*>(host_.get());
   }
 
-  // Those with oneself; the rest goes to `others`.
+  // Makes a rank's transfers to itself; the rest goes to `others`.
   void CopyWithin(std::span<const Transfer> transfers,
                   std::vector<Transfer>& others) {
     std::vector<Transfer> sent, received;
@@ -175,8 +175,8 @@ class Staged final : public StreamCommunicator {
 
   std::unique_ptr<Pending> ByHost(std::vector<Copy> in, ChainStep exchange,
                                   std::vector<Copy> out) {
-    // A copy to the host may make the host wait for the stream, where its
-    // memory is not pinned: first the stream gets there.
+    // If memory is not pinned, a copy to the host may make the host wait for
+    // the stream. So the stream's earlier work is finished first.
     std::unique_ptr<Pending> all =
         Chain(in.empty() ? nullptr : Reach(),
               {[=, this] {
@@ -197,7 +197,7 @@ class Staged final : public StreamCommunicator {
     return std::make_unique<Having>(std::move(all), under_way_);
   }
 
-  // Until the stream is done with what it was given; null where it is.
+  // Finished when the stream has done all work so far; null if it has.
   std::unique_ptr<Pending> Reach() {
     stream_.Record(*event_);
     if (stream_.Reached(*event_)) return nullptr;

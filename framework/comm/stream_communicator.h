@@ -1,18 +1,17 @@
-// What a group of ranks exchanges of a device's memory, in the order of a
-// stream: what an engine's lane has. Communicator (communicator.h) is of the
-// host's memory.
+// Exchanges device memory between ranks, in the order of a stream; used by the
+// lanes of an engine. Communicator (communicator.h) exchanges host memory.
 //
 // Contract, beyond Communicator's
-// - Order. An operation begins behind what the stream was given before the
-//   call. What the stream is given once the Pending is finished comes behind
-//   the result; in between it is given nothing.
-// - Asynchrony. A call and its Pending's Test never wait, neither for another
-//   rank nor for the device: one thread can drive several of these.
-// - One at a time. The next operation is called for when the last one's Pending
-//   is finished.
+// - Order. An operation begins after all work given to the stream before the
+//   call. Give the stream no work until the Pending is finished; later work
+//   runs after the operation.
+// - Asynchrony. A call and its Pending's Test wait neither for another rank nor
+//   for the device, so one thread can drive several communicators.
+// - One at a time. The Pending of an operation is finished before the next
+//   operation is posted.
 // - Memory. Addresses are the device's.
-// - Threads, lifetime. The stream, the device and what it is made of outlive
-//   it; one thread at a time has it and its stream.
+// - Threads, lifetime. The stream, the device and the underlying communicator
+//   outlive it. One thread at a time uses it and its stream.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +24,7 @@
 
 namespace delink {
 
-// A part of an exchange: to another rank, or from it. One of `send` and `recv`
-// is null.
+// One send or one receive of an exchange; the other pointer is null.
 struct Transfer {
   const void* send = nullptr;
   void* recv = nullptr;
@@ -56,9 +54,10 @@ class StreamCommunicator {
                                              DType dtype, ReduceOp op) = 0;
   virtual std::unique_ptr<Pending> Broadcast(void* buffer, int64_t count,
                                              DType dtype, int root) = 0;
-  // Transfers at a time: no send or receive waits for another of the list.
-  // Those to and from oneself are in one list, paired in its order, with the
-  // same count: copies on the device. Null where nothing is to be waited for.
+  // Makes all transfers at once: none waits for another of the list. A rank can
+  // send to itself if the matching receive is in the same list: pairs follow
+  // the list's order, have the same count and are copies on the device. Null if
+  // there is nothing to wait for.
   virtual std::unique_ptr<Pending> Exchange(
       std::span<const Transfer> transfers) = 0;
 
@@ -68,9 +67,9 @@ class StreamCommunicator {
                                 int peer, int tag);
 };
 
-// Of each rank what it has for each other, in the order of ranks: `send` has
-// the parts for ranks 0, 1, ..., one behind the other, send_counts elements
-// each; `recv` gets those from ranks 0, 1, ... . Null where all is there.
+// Every rank sends a part to every rank. `send` has the parts for ranks 0, 1,
+// ... one after the other, of send_counts elements each; `recv` gets the parts
+// from ranks 0, 1, ... . Post returns null if there is nothing to wait for.
 struct AllToAllV {
   const void* send = nullptr;
   void* recv = nullptr;
@@ -80,11 +79,11 @@ struct AllToAllV {
 };
 std::unique_ptr<Pending> Post(StreamCommunicator& comm, const AllToAllV& what);
 
-// Over a communicator of the host's memory, which it shares with nobody whose
-// operations could be taken for its own: what a CUDA device holds is brought to
-// the host, exchanged there and taken back, through pinned memory of its own
-// that it keeps from call to call. Where the device's memory is the host's and
-// streams are synchronous, nothing is copied.
+// Over a communicator of host memory. No one else may post operations on `comm`
+// that could match these. Memory of a CUDA device is copied to the host,
+// exchanged there and copied back, through pinned buffers that are kept from
+// call to call. If device memory is host memory and streams are synchronous,
+// nothing is copied.
 std::unique_ptr<StreamCommunicator> StageThroughHost(Device& device,
                                                      Stream& stream,
                                                      Communicator& comm);

@@ -94,7 +94,7 @@ class ThreadCommunicator : public Communicator {
   const int rank_;
 };
 
-// Whether a rank only hands on what all ranks were told.
+// Whether a rank only returns the failure that all ranks were told.
 bool IsFailure(const absl::Status& status, const ThreadFamily& family)
     ABSL_EXCLUSIVE_LOCKS_REQUIRED(family.mutex) {
   return family.failed && status.message() == family.message;

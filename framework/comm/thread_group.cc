@@ -197,7 +197,7 @@ std::unique_ptr<Pending> ThreadGroup::PostTransfer(const Signature& signature,
   bool run = false;
   {
     const MutexLock lock(family_->mutex);
-    // All that wait in a queue are of the same side.
+    // All that wait in a queue are on the same side.
     auto& queue = transfers_[{source, target, tag}];
     if (queue.empty() || queue.front()->parts.front().rank == part.rank) {
       operation = std::make_shared<Operation>();

@@ -1,5 +1,5 @@
-// What the ranks of a thread communicator share: the operations that wait for
-// somebody, and the first failure. Internal to framework/comm.
+// The state that the ranks of a thread communicator share: the operations that
+// wait for ranks, and the first failure. Internal to framework/comm.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct ThreadFamily {
   absl::StatusCode code ABSL_GUARDED_BY(mutex) = absl::StatusCode::kOk;
   std::string message ABSL_GUARDED_BY(mutex);
 
-  // The first failure stays, except that a rank which left is only the
-  // consequence of what the rank then reports.
+  // Keeps the first failure. Only if that is a rank that left, the next failure
+  // replaces it: the error that the rank then reports is the cause.
   void Fail(absl::StatusCode error, std::string_view text)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
   absl::Status Failure() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
@@ -43,7 +43,7 @@ enum class OperationKind {
   kTransfer
 };
 
-// What all ranks have to say alike.
+// The arguments on which all ranks must agree.
 struct Signature {
   OperationKind kind;
   int64_t count = 0;

@@ -1,10 +1,10 @@
 // The porter's contract: what a kind of device must do to run Delink.
 //
-// A device hands out memory, streams and events, and copies bytes. Kernels are
-// not its business: they come as tables of functions (layers/kernels).
+// A device hands out memory, streams and events, and copies bytes. It knows no
+// kernels: these are tables of functions (layers/kernels).
 //
-// Asynchrony: everything that takes a Stream is ordered after what was given to
-// that stream before, and may return before it is done. A backend whose streams
+// Asynchrony: every call that takes a Stream runs after all earlier work of
+// that stream, and may return before its work is done. A backend whose streams
 // run synchronously (cpu, meta) satisfies this trivially.
 // Memory: host code never dereferences what Allocate returned, whatever the
 // device; it moves bytes with CopyToHost and CopyFromHost only.
@@ -29,9 +29,9 @@
 
 namespace delink {
 
-// kMeta and kMetaCuda: nothing is computed, only measured, in place of the CPU
-// and of a CUDA device. kTimedCpu and kTimedCuda: the device, noting what its
-// kernels take (layers/kernels/timed).
+// kMeta and kMetaCuda stand in for the CPU and for a CUDA device: they compute
+// nothing and only measure. kTimedCpu and kTimedCuda are the device itself,
+// with the time of each kernel recorded (layers/kernels/timed).
 enum class DeviceKind : uint8_t {
   kCpu,
   kMeta,
@@ -75,18 +75,18 @@ class Stream {
   virtual void Wait(const Event& event) = 0;
   // Blocks the host until all work given so far is done.
   virtual void Synchronize() = 0;
-  // Blocks it only until the event, which this stream has recorded. What
-  // CopyToHost was given is there then, all of it before the event.
+  // Blocks the host only until the event, which this stream has recorded. All
+  // CopyToHost calls before the event have then delivered their bytes.
   virtual void SynchronizeWith(const Event& event) = 0;
-  // Whether that event is reached, without blocking; where it is, all is as
+  // Whether the event is reached; never blocks. If true, the same holds as
   // after SynchronizeWith.
   virtual bool Reached(const Event& event) = 0;
-  // Takes now what kernels on this stream need of the device (its overhead), so
-  // that nothing is taken later; else the first kernel takes it, for which
-  // running out of memory is fatal.
+  // Allocates now the device memory that kernels on this stream need
+  // (overhead). Otherwise the first kernel allocates it, and running out of
+  // memory is then fatal.
   virtual absl::Status Prepare() { return absl::OkStatus(); }
-  // The stream that does the work, where this one only looks on
-  // (layers/kernels/timed); events and copies are the same by either.
+  // The stream that does the work, if this one only wraps it
+  // (layers/kernels/timed). Events and copies are the same on both.
   virtual Stream& underlying() { return *this; }
 };
 
@@ -95,22 +95,22 @@ struct DeviceMemory {
   int64_t total = 0;
   int64_t free = 0;   // now, as the driver counts, for all processes together
   int64_t cache = 0;  // the largest
-  // What the device holds of it for Allocate and for itself, also what nobody
-  // has at the moment; and the most so far.
+  // What Delink holds of the device, for Allocate and for overhead, unused pool
+  // memory included; and the most so far.
   int64_t held = 0, most_held = 0;
 };
 
-// What is taken of a device and, pinned, of its host.
+// Memory taken from a device, and pinned memory of its host.
 struct DeviceLedgers {
   MemoryLedger allocated;  // what Allocate has handed out
-  // What is taken besides: by streams, by the driver and libraries, and by
-  // whoever was there before us.
+  // All else: streams, the driver and libraries, and programs that were there
+  // before.
   MemoryLedger own;
   MemoryLedger pinned;
 };
 
-// Of matrices that lie in other rows on either side: `rows` rows of `bytes`,
-// `to_pitch` and `from_pitch` bytes apart, at least `bytes`.
+// A copy between matrices whose rows have different distances: `rows` rows of
+// `bytes`, which begin `to_pitch` and `from_pitch` (at least `bytes`) apart.
 struct RowsCopy {
   void* to = nullptr;
   int64_t to_pitch = 0;
@@ -122,7 +122,7 @@ struct RowsCopy {
   bool contiguous() const { return to_pitch == bytes && from_pitch == bytes; }
 };
 
-// The host's, and how it is given back.
+// Memory of the host, with the function that frees it.
 using HostMemory = std::unique_ptr<void, std::function<void(void*)>>;
 
 class Device {
@@ -133,25 +133,26 @@ class Device {
   virtual DeviceMemory memory() const { return {}; }
 
   // `bytes` of memory for `what` (ledger.h), not initialised; ResourceExhausted
-  // with what was asked for, what there is, or the limit, and what has it.
+  // names the size asked for, the memory there is or the limit, and what holds
+  // it.
   virtual absl::StatusOr<void*> Allocate(int64_t bytes,
                                          std::string_view what) = 0;
-  // From here on Allocate refuses what would have it hand out more than `bytes`
-  // at a time, as ledgers().allocated counts; none, as at first: than there is.
-  // What it has handed out stays, were it more. What the device takes for
-  // itself is not held against it. A meta device refuses nothing.
+  // From here on Allocate fails if ledgers().allocated would exceed `bytes`.
+  // Without a value, as at first, only the device's memory limits it. Memory
+  // handed out before stays, even if it exceeds the limit. The device's
+  // overhead does not count. A meta device refuses nothing.
   virtual void SetLimit(std::optional<int64_t> bytes) {
     limit_ = bytes.value_or(kNoLimit);
   }
   virtual void Free(void* address, int64_t bytes) = 0;
-  // Memory of the host, pinned, so that copies of any size do not make the host
-  // wait, and are in the stream's order alone: read from it and written to it
-  // when the stream gets there. If the system grants none, other memory, and
-  // copies may wait. Not initialised. It goes before the device, and when
-  // nobody copies from or to it any more.
+  // Pinned memory of the host, not initialised. Copies of any size from and to
+  // it do not make the host wait: the stream reads or writes it when it reaches
+  // the copy. If the system grants no pinned memory, this is other memory, and
+  // copies may wait. Free it before the device, and only when no copy uses it
+  // any more.
   virtual HostMemory AllocateHost(int64_t bytes, std::string_view what);
-  // Gives back to the driver what was freed and is held for others to come:
-  // before much is asked for that is cut otherwise.
+  // Returns to the driver all freed memory that the device still holds. Call it
+  // before large allocations of other sizes.
   virtual void Trim() {}
   virtual const DeviceLedgers& ledgers() const { return ledgers_; }
   // In bytes, and the number of calls of Allocate so far: tests hold the memory
@@ -169,9 +170,10 @@ class Device {
   // Between two timing events that were recorded; waits for both.
   virtual double SecondsBetween(const Event& begin, const Event& end) = 0;
 
-  // Host memory of an asynchronous copy must live until the stream is done, and
-  // what CopyToHost brings is there after the stream's Synchronize(With). Small
-  // copies (64 KiB to, 4 MiB from the host) make no backend wait.
+  // Host memory of an asynchronous copy must live until the stream is done. The
+  // bytes of CopyToHost have arrived after the stream's Synchronize(With).
+  // Small copies (to the host up to 64 KiB, from the host up to 4 MiB) do not
+  // make the host wait.
   virtual void CopyFromHost(Stream& stream, void* device, const void* host,
                             int64_t bytes) = 0;
   virtual void CopyToHost(Stream& stream, void* host, const void* device,
@@ -183,8 +185,8 @@ class Device {
   virtual void FillZero(Stream& stream, void* to, int64_t bytes) = 0;
 
  protected:
-  // For Allocate: the ledger has memory that the backend has found, where the
-  // limit allows it.
+  // For Allocate: enters memory that the backend has found into the ledger, if
+  // the limit allows it.
   absl::Status TakeWithinLimit(const void* address, int64_t bytes,
                                std::string_view what);
 
@@ -197,15 +199,15 @@ class Device {
 };
 
 std::unique_ptr<Device> NewCpuDevice();
-// Allocates nothing and computes nothing; its addresses are distinct and must
-// not be dereferenced. What runs on it is measured, not done, in place of a
-// device of the kind `of`.
+// Stands in for a device of the kind `of` and measures the work given to it. It
+// allocates nothing and computes nothing; its addresses are distinct and must
+// not be dereferenced.
 std::unique_ptr<Device> NewMetaDevice(DeviceKind of = DeviceKind::kCpu);
-// Unavailable: this build or this machine has no CUDA device. NotFound: none of
-// that number. FailedPrecondition: a driver that is too old, or a device that
-// there are no kernels for.
+// Unavailable: this build has no CUDA or this machine no CUDA device. NotFound:
+// no device has that number. FailedPrecondition: the driver is too old, or no
+// kernels are compiled for the device.
 absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice(int ordinal);
-// How many there are, at least one; errors as above. Takes nothing of them.
+// How many there are, at least one; errors as above. Takes no memory of them.
 absl::StatusOr<int> CountCudaDevices();
 
 }  // namespace delink

@@ -32,7 +32,7 @@ int64_t PinnedBlocks(const Device& device) {
   return 0;
 }
 
-// Null where the device grants none.
+// Null if the device grants none.
 HostMemory Pinned(Device& device, int64_t bytes) {
   const int64_t before = PinnedBlocks(device);
   HostMemory memory = device.AllocateHost(bytes, kName);
@@ -78,7 +78,7 @@ absl::StatusOr<void*> HostArena::Take(int64_t bytes, std::string_view what) {
   DELINK_CHECK_GE(bytes, 0);
   const MutexLock lock(mutex_);
   const int64_t begin = AlignUp(used_);
-  // A piece has an address of its own.
+  // Every piece has a distinct address.
   const int64_t size = std::max<int64_t>(bytes, 1);
   if (begin > bytes_ || size > bytes_ - begin) {
     return absl::ResourceExhaustedError(absl::StrCat(

@@ -1,14 +1,13 @@
-// One reservation of host memory for what does not live on the device: made
-// once, pinned where copies want that, and handed out front to back.
+// One reservation of host memory for host-resident data: made once, pinned if
+// the device is a GPU, and handed out front to back.
 //
 // Pinning takes time (a twentieth of a second a GiB) and pinned blocks cannot
-// be swapped, so there is one block, of the bytes that were planned, in which
-// nothing is rounded but the beginning of a piece, to kAlignment. From a size
-// on it begins and ends where a huge page does, and the system is advised to
-// back it with such.
+// be swapped, so there is one block with the planned bytes, in which only the
+// beginning of a piece is rounded, to kAlignment. A large block begins and ends
+// at the borders of huge pages, and the system is advised to use such pages.
 //
-// The device's ledger `pinned` has the block where it is pinned; the arena's
-// own has every piece by name, pinned or not.
+// If the block is pinned, it is in the device's ledger `pinned`. The arena's
+// own ledger has every piece by name, pinned or not.
 #pragma once
 
 #include <cstdint>
@@ -27,19 +26,18 @@ namespace delink {
 class HostArena {
  public:
   // Of `bytes`, for copies from and to `device`, which it must not outlive; not
-  // initialised. For a GPU it is pinned; where the driver refuses that, other
-  // memory takes its place and a line of the log says so, and what to set. For
-  // the CPU it is ordinary memory. ResourceExhausted: more than the machine
-  // has.
+  // initialised. For a GPU it is pinned. If the driver refuses, it is other
+  // memory, and a line of the log says so, and what to set. For the CPU it is
+  // ordinary memory. ResourceExhausted: `bytes` exceeds the machine's memory.
   static absl::StatusOr<std::unique_ptr<HostArena>> Create(Device& device,
                                                            int64_t bytes);
 
   // `bytes` for `what` (ledger.h), at a multiple of kAlignment, until Clear.
   // Pieces of AlignUp(bytes) one after the other always fit; a piece of no
-  // bytes takes one. ResourceExhausted with what was asked for and what there
-  // is.
+  // bytes takes one. ResourceExhausted names the size asked for and the size
+  // left.
   absl::StatusOr<void*> Take(int64_t bytes, std::string_view what);
-  // All pieces are given back; whoever had them and their copies are done.
+  // Takes all pieces back. Nobody may use them any more, copies included.
   void Clear();
 
   bool pinned() const { return pinned_; }

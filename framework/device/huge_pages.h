@@ -1,4 +1,4 @@
-// Memory of the host in huge pages, where the system has them.
+// Host memory in huge pages, if the system has them.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@ namespace delink {
 
 inline constexpr int64_t kHugePage = int64_t{2} << 20;
 
-// Whole huge pages of addresses, for `bytes` at least, of which only those that
-// are touched take memory; where the system has no huge pages, small ones
-// serve. Not initialised. Null where there are not so many addresses.
+// Reserves whole huge pages for at least `bytes`; a page takes memory once it
+// is touched. If the system has no huge pages, they are small ones. Not
+// initialised. Null if there is not enough address space.
 HostMemory AllocateHugePages(int64_t bytes);
 
 }  // namespace delink

@@ -1,8 +1,8 @@
-// What memory is taken for, by name: now, and at most so far.
+// An account of memory by name: the bytes taken now, and the most so far.
 //
 // A name says what the memory is and, after " of ", for which part: "weights of
-// blocks/3/attention", "slots". What stands before " of " is its kind, by which
-// it is added up. Thread-safe.
+// blocks/3/attention", "slots". The words before " of " are its kind; sums are
+// by kind. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -25,20 +25,20 @@ class MemoryLedger {
     int64_t highest = 0;  // bytes
   };
 
-  // `key` tells blocks apart: their address, or any other that is nobody's.
+  // `key` identifies the block: its address, or any address not used otherwise.
   void Take(const void* key, int64_t bytes, std::string_view name);
-  // As Take, unless more than `limit` bytes were taken then: false, and nothing
-  // is.
+  // As Take; but if more than `limit` bytes would then be taken, takes nothing
+  // and returns false.
   bool TakeWithin(int64_t limit, const void* key, int64_t bytes,
                   std::string_view name);
   void Give(const void* key);
 
   int64_t bytes() const;
-  // The most that was taken at one time, which is not the sum of the kinds'.
+  // The most that was taken at one time; not the sum of the kinds' highest.
   int64_t highest() const;
-  // Blocks taken so far, also those that were given back.
+  // Blocks taken so far, including those given back.
   int64_t takes() const;
-  // Kinds that were ever taken, in the order in which they first were.
+  // All kinds ever taken, in the order of their first block.
   std::vector<Entry> entries() const;
   // "weights 12.3 MiB in 4, slots 2.0 GiB": what is taken now, in how many
   // blocks.

@@ -1,6 +1,6 @@
-// What profilers are told (Nsight Systems, through NVTX): ranges of a thread's
-// time, and names of threads and streams. Nothing where no profiler listens,
-// and in a build without NVTX's headers.
+// Annotations for profilers (Nsight Systems, through NVTX): ranges of a
+// thread's time, and names of threads and streams. They do nothing without a
+// profiler, or in a build without NVTX's headers.
 #pragma once
 
 struct CUstream_st;

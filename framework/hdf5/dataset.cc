@@ -22,8 +22,8 @@ absl::StatusOr<ElementType> ElementTypeOf(hid_t dataset,
       absl::StrCat(where, ": its element type is none that Delink writes"));
 }
 
-// Whether the file has room for all that the dataset claims to hold: what is
-// not there would read as zeros, however much it is.
+// Checks that the file holds all elements that the dataset claims: any number
+// of missing ones would be read as zeros.
 absl::Status CheckRoom(hid_t dataset, hid_t list, const DatasetInfo& info,
                        const std::string& where) {
   int64_t bytes = ByteSize(info.type);
@@ -44,7 +44,8 @@ absl::Status CheckRoom(hid_t dataset, hid_t list, const DatasetInfo& info,
 absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where,
                                    const std::string& parts) {
   DatasetInfo info;
-  // Where it lies comes first: the library opens what a dataset names.
+  // The storage is checked first, because the library opens files that a
+  // dataset names.
   const Handle list(H5Dget_create_plist(dataset), H5Pclose);
   info.is_virtual = H5Pget_layout(list.get()) == H5D_VIRTUAL;
   DELINK_RETURN_IF_ERROR(info.is_virtual
@@ -96,7 +97,7 @@ absl::StatusOr<Dataset> File::CreateDataset(const std::string& path,
   if (room == Room::kAtOnce) {
     H5Pset_alloc_time(list.get(), H5D_ALLOC_TIME_EARLY);
   }
-  // The same contents are the same bytes, whenever they are written.
+  // So that the same contents give the same bytes, whenever they are written.
   H5Pset_obj_track_times(list.get(), false);
   dataset.id_ = H5Dcreate2(id_, path.c_str(), StoredType(type), space.get(),
                            parents.get(), list.get(), H5P_DEFAULT);

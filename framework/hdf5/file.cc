@@ -17,8 +17,8 @@
 namespace delink::hdf5 {
 namespace {
 
-// Claims the blocks of all that the library is going to write, because on a
-// full disk its flush and close fail without a word.
+// Reserves disk blocks for all that the library is going to write, because on a
+// full disk its flush and close fail silently.
 absl::Status Reserve(const std::string& path, int64_t bytes) {
   const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) return FileError(errno, path, "open for writing");

@@ -8,17 +8,17 @@
 //
 // The library is not thread-safe: every call here holds one process-wide mutex,
 // so objects may be used and destroyed on any thread. Objects are move-only and
-// close what they hold; at its exit a process that used the library here first
-// leaves it as it is. The library's messages go into the Status, nothing is
-// printed. Verify the SHA-256 of a file that others wrote before opening it:
-// HDF5 may crash on a damaged file. It also reads what is not there (an element
-// that was never written, what it cannot open of a virtual dataset) as zeros,
-// without an error: OpenDataset checks that the files hold all of it.
+// close what they hold. If a process used the library here first, the library
+// does no cleanup at exit. The library's messages become part of the Status;
+// nothing is printed. Verify the SHA-256 of a file that others wrote before
+// opening it: HDF5 may crash on a damaged file. It also reads missing data
+// (elements never written, sources of a virtual dataset that it cannot open) as
+// zeros, without an error. So OpenDataset checks that the files hold all of it.
 //
-// A file that is well-formed may still be made to read others, or to be walked
-// for ever. So what is opened is a regular file, no link, and its groups a
-// tree without links out of it; datasets are in it, or virtual over files that
-// the caller has named.
+// A well-formed file may still be built to read other files, or to be walked
+// for ever. So only a regular file is opened, no link. Its groups must be a
+// tree without links out of it, and its datasets be in it, or virtual over
+// files that the caller has named.
 #pragma once
 
 #include <cstdint>
@@ -65,16 +65,16 @@ using Shape = std::vector<int64_t>;
 // The product of the dimensions.
 int64_t ElementCount(const Shape& shape);
 
-// Where a flat range of a virtual dataset really is.
+// Where a flat range of a virtual dataset is stored.
 struct Piece {
   int64_t begin = 0;  // flat range [begin, end) of the virtual dataset
   int64_t end = 0;
   std::string file;     // relative to the folder of the virtual dataset's file
   std::string dataset;  // one-dimensional, of the same element type
-  int64_t offset = 0;   // its element that is element `begin`
+  int64_t offset = 0;   // in `dataset`, of element `begin`
 };
 
-// When a dataset gets its place in the file.
+// When a dataset's space in the file is allocated.
 enum class Room { kWhenWritten, kAtOnce };
 
 struct DatasetInfo {
@@ -105,11 +105,10 @@ class Dataset {
 
   const DatasetInfo& info() const { return info_; }
   int64_t size() const { return size_; }  // elements
-  // Where in the file its elements begin, all together; -1: nowhere yet, or it
-  // is virtual or empty.
+  // The byte of the file where its contiguous elements begin; -1: no space is
+  // allocated yet, or it is virtual or empty.
   int64_t place() const;
-  // Of a virtual dataset, where its elements are, in their order and all of
-  // them.
+  // Where all elements of a virtual dataset are, in their order.
   absl::StatusOr<std::vector<Piece>> Pieces() const;
 
   // Reads or writes the flat range [begin, begin + count). `type` is that of
@@ -120,8 +119,8 @@ class Dataset {
                      const void* data);
 
   // Reads `rows` flat ranges of `count` elements, packed: [begin, begin +
-  // count), which lies in one row (of the last dimension), and what is below it
-  // in the rows that follow.
+  // count), which lies in one row (of the last dimension), and the ranges below
+  // it in the rows that follow.
   absl::Status ReadRows(ElementType type, int64_t begin, int64_t rows,
                         int64_t count, void* data) const;
 
@@ -166,8 +165,8 @@ class File {
 
   const std::string& path() const { return path_; }
 
-  // Writes out what is buffered, closes, and syncs a file that was written. The
-  // only way to learn that all of it reached the disk; Datasets are closed
+  // Flushes and closes the file, and syncs it if it was written. Only this
+  // tells whether all data reached the disk. Destroy Datasets of the file
   // before.
   absl::Status Close();
 
@@ -178,7 +177,7 @@ class File {
   absl::Status Remove(const std::string& path);  // the link, not its target
   // Whether `path` leads to an object, soft links followed.
   bool Exists(const std::string& path) const;
-  // The target of the soft link at `path`; none when it is something else.
+  // The target of the soft link at `path`; none if `path` is no soft link.
   absl::StatusOr<std::optional<std::string>> SoftLinkTarget(
       const std::string& path) const;
   // The children of a group by name, sorted; soft links are not followed.
@@ -198,7 +197,8 @@ class File {
                                    const std::string& name) const;
   absl::StatusOr<std::string> GetText(const std::string& path,
                                       const std::string& name) const;
-  // All of an object, by name. InvalidArgument where one is none of these.
+  // All attributes of an object, by name. InvalidArgument: one has another
+  // type.
   absl::StatusOr<std::map<std::string, AttributeValue>> Attributes(
       const std::string& path) const;
 

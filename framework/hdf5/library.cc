@@ -11,7 +11,7 @@
 namespace delink::hdf5 {
 namespace {
 
-// The library is process-wide state, hence so is what guards it.
+// The library is process-wide state, so its mutex is too.
 Mutex& LibraryMutex() {
   static Mutex mutex;
   return mutex;
@@ -41,9 +41,9 @@ int SystemError(const std::string& message) {
 }  // namespace
 
 Session::Session() : lock_(LibraryMutex()) {
-  // A file whose descriptor could not be closed stays half open, and what the
-  // library does at the exit of the process crashes on it. Ours are closed by
-  // then. Before anything else, names like H5F_ACC_RDONLY among it.
+  // A file whose descriptor could not be closed stays half open, and the
+  // library's cleanup at exit crashes on it. Ours are closed by then. This must
+  // precede any other use of the library, even of names like H5F_ACC_RDONLY.
   [[maybe_unused]] static const herr_t nothing_at_exit = H5dont_atexit();
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }

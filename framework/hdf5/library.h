@@ -1,5 +1,5 @@
-// What the sources of this folder share: the mutex, identifiers that close
-// themselves, and the library's error stack as a Status. Not for others.
+// Shared by the sources of this folder, and private to it: the mutex,
+// identifiers that close themselves, and the library's error stack as a Status.
 #pragma once
 
 #include <hdf5.h>
@@ -14,8 +14,8 @@
 
 namespace delink::hdf5 {
 
-// Every public call opens one first: it holds the library's mutex and silences
-// the library's own printing.
+// Every public call opens one first. It holds the library's mutex and stops the
+// library from printing.
 class Session {
  public:
   Session();
@@ -52,9 +52,9 @@ absl::Status LibraryError(std::string_view where, std::string_view action);
 // "FILE: /PATH", for messages.
 std::string Where(const std::string& file, std::string_view path);
 
-// How files are opened: with locks where the file system has any. Without them
-// the sources of virtual datasets, which the library opens its own way, could
-// not be opened a second time and would silently read as zeros.
+// How files are opened: with locks, if the file system has them. Without locks,
+// sources of virtual datasets, which the library opens itself, could not be
+// opened a second time and would silently read as zeros.
 Handle AccessList();
 
 // The properties of a new link: missing groups are created.
@@ -67,24 +67,24 @@ struct Rectangle;
 // Selects a rectangle of a dataspace; false on failure.
 bool Select(hid_t space, const Rectangle& r);
 
-// That all links of an open file lead to objects in it, that no object has two
-// of them but for soft ones, and that groups do not lie too deep: a walk over
-// the file ends, and no path leads out of it.
+// Checks that all links of an open file lead to objects in it, that no object
+// has two links except soft ones, and that groups are not nested too deep. Then
+// a walk over the file ends, and no path leads out of it.
 absl::Status CheckTree(hid_t file, const std::string& path);
 
-// That the elements of a dataset, whose properties are `list`, lie in one piece
-// in its own file.
+// Checks that the elements of a dataset, whose properties are `list`, are
+// contiguous in its own file.
 absl::Status CheckContiguous(hid_t list, const std::string& where);
 
-// That every source of a virtual dataset, whose properties are `list`, is in a
-// file PARTS-00000.h5 beside, whatever the number. Opens none.
+// Checks that every source of a virtual dataset, whose properties are `list`,
+// is in a file PARTS-NNNNN.h5 of the same folder. Opens none.
 absl::Status CheckSourceNames(hid_t list, const std::string& where,
                               const std::string& parts);
 
-// Whether every source of the virtual dataset `dataset`, whose properties are
-// `list`, can be opened, is in one piece and long enough, and together they are
-// all of it: the library reads what is not there as zeros. Their names have
-// been checked.
+// Checks that every source of the virtual dataset `dataset`, whose properties
+// are `list`, can be opened, is contiguous and long enough, and that the
+// sources cover the dataset: the library reads missing data as zeros. Their
+// names must have been checked.
 absl::Status CheckSources(hid_t dataset, hid_t list, const std::string& where);
 
 // The type as stored, and as it lies in memory.

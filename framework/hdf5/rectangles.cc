@@ -80,7 +80,7 @@ std::vector<Rectangle> RowRectangles(const std::vector<int64_t>& shape,
   const int64_t width = shape.back();
   const int64_t column = begin % width;
   DELINK_CHECK_LE(column + count, width) << "a range that leaves its row";
-  // Rows are the elements of what the other dimensions make.
+  // Rows are the elements of the array that the other dimensions make.
   const std::vector<int64_t> outer(shape.begin(), shape.end() - 1);
   std::vector<Rectangle> rectangles =
       outer.empty()

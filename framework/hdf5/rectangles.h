@@ -1,7 +1,6 @@
-// A flat range of a row-major array, as the rectangles (hyperslabs) it is made
-// of: with K dimensions at most 2K - 1 of them. Each rectangle's elements in
-// row-major order are consecutive in the flat order, and the rectangles come in
-// that order.
+// A flat range of a row-major array as rectangles (hyperslabs): at most 2K - 1
+// of them with K dimensions. Each rectangle's elements in row-major order are
+// consecutive in the flat order, and the rectangles are listed in that order.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +18,8 @@ struct Rectangle {
 std::vector<Rectangle> FlatRectangles(const std::vector<int64_t>& shape,
                                       int64_t begin, int64_t end);
 
-// `rows` flat ranges of `count` elements, each in a row of its own: that of
-// `begin`, and those below it.
+// `rows` flat ranges of `count` elements, one per row: the one at `begin`, and
+// those below it.
 std::vector<Rectangle> RowRectangles(const std::vector<int64_t>& shape,
                                      int64_t begin, int64_t rows,
                                      int64_t count);

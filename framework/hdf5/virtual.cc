@@ -50,7 +50,7 @@ std::string UnescapePercent(const std::string& name) {
   return plain;
 }
 
-// What one of the library's calls says of mapping `i`: a name.
+// A name of mapping `i`, from one of the library's calls.
 template <typename Call>
 std::string MappingName(Call call, hid_t list, size_t i) {
   std::string name(static_cast<size_t>(call(list, i, nullptr, 0)) + 1, '\0');
@@ -85,8 +85,8 @@ std::optional<Range> FlatRange(hid_t space) {
   return range;
 }
 
-// Opens a dataset on whose path no link leads elsewhere, be it to another file;
-// negative where there is none.
+// Opens a dataset if no link on its path leads elsewhere, such as to another
+// file; else negative.
 hid_t OpenWithoutLinks(const Handle& file, const std::string& path) {
   if (!file.ok()) return -1;
   size_t end = 0;

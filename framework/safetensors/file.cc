@@ -58,7 +58,7 @@ absl::StatusOr<std::vector<int64_t>> NumbersOf(const json& list,
   return numbers;
 }
 
-// The bytes that a tensor takes; an error where no file has as many.
+// The bytes that a tensor takes; an error if no file can have as many.
 absl::StatusOr<int64_t> BytesOf(const Entry& entry) {
   int64_t bytes = SizeOf(entry.type);
   for (const int64_t extent : entry.shape) {
@@ -114,7 +114,8 @@ absl::StatusOr<Entry> EntryOf(const std::string& name, const json& value) {
   return entry;
 }
 
-// That entries in the order of their data fill it; where it ends.
+// Checks that entries, in the order of their data, fill it; returns where it
+// ends.
 absl::StatusOr<int64_t> EndOfData(const std::vector<Entry>& entries) {
   int64_t end = 0;
   std::string_view before = "the header";

@@ -3,10 +3,10 @@
 // The format: 8 bytes, the length of the header (little-endian, at most 100
 // MB); the header, a JSON object {NAME: {"dtype", "shape", "data_offsets":
 // [BEGIN, END]}, "__metadata__": {TEXT: TEXT}}; the data. Offsets count from
-// the data's begin. Everything is checked when a file is opened, so that no
-// byte outside the data can be read later: names are there once, types are
-// known, shapes have as many bytes as the offsets say, and the tensors, in the
-// order of their offsets, fill the data without a hole or an overlap.
+// the data's begin. Open checks everything, so that no byte outside the data
+// can be read later: names are unique, types are known, shapes match the bytes
+// between the offsets, and the tensors fill the data without a hole or an
+// overlap.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +37,9 @@ struct Entry {
 // Thread-safe. Move-only.
 class File {
  public:
-  // InvalidArgument where the file is no safetensors file, DataLoss where it is
-  // shorter or longer than its header says: all with the path and the reason.
-  // `path` may be a link to a file, as those of Hugging Face's cache are.
+  // InvalidArgument: it is no safetensors file. DataLoss: it is shorter or
+  // longer than its header says. Errors have the path and the reason. `path`
+  // may be a link to a file, as in Hugging Face's cache.
   static absl::StatusOr<File> Open(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
@@ -52,9 +52,10 @@ class File {
   // As RandomAccessFile does.
   void ReadPastCache() { file_.ReadPastCache(); }
 
-  // Values [first, first + count) of an entry of this file; outside of it is a
-  // check. The bytes as they are, of any type, or as float: a type that has no
-  // values is refused. DataLoss where the file has become shorter.
+  // Values [first, first + count) of an entry of this file, which must be
+  // inside it (a check). ReadBytes reads the bytes as they are, of any type.
+  // Read converts to float, and refuses types without values (type.h).
+  // DataLoss: the file has become shorter.
   absl::Status ReadBytes(const Entry& entry, int64_t first, int64_t count,
                          void* bytes) const;
   absl::Status Read(const Entry& entry, int64_t first, int64_t count,

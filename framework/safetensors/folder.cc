@@ -52,8 +52,8 @@ absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
       !(*index)["weight_map"].is_object()) {
     return BadIndex(path, "has no weight_map");
   }
-  // What it says of total sizes is not read: published ones count tied weights
-  // once or twice.
+  // Total sizes are not read: published indexes count tied weights once or
+  // twice.
   WeightMap files;
   for (const auto& [name, file] : (*index)["weight_map"].items()) {
     if (!file.is_string() || !IsBareName(file.get_ref<const std::string&>())) {

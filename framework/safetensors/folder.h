@@ -26,9 +26,9 @@ class Folder {
     const Entry* entry = nullptr;
   };
 
-  // Where both are there model.safetensors is taken, as `transformers` does.
-  // Every tensor of the index is in the shard that it names, and every tensor
-  // of a shard in the index: else one error names all that are not.
+  // If both exist, model.safetensors is used, as in `transformers`. Every
+  // tensor of the index must be in the shard that it names, and every tensor of
+  // a shard in the index; otherwise one error names all that are not.
   static absl::StatusOr<Folder> Open(const std::string& dir);
 
   // As RandomAccessFile does, of all files.
@@ -43,7 +43,7 @@ class Folder {
   const std::map<std::string, Tensor, std::less<>>& tensors() const {
     return tensors_;
   }
-  // Null where there is none of that name; lives as long as this.
+  // Null if none has that name. Valid as long as this.
   const Tensor* Find(std::string_view name) const;
 
  private:
@@ -51,7 +51,7 @@ class Folder {
   absl::Status OpenShards();
 
   std::string path_;
-  std::deque<File> files_;  // whose elements stay where they are
+  std::deque<File> files_;  // elements never move
   std::map<std::string, Tensor, std::less<>> tensors_;
 };
 

@@ -1,5 +1,5 @@
-// Which tensors go into which files: decided, and the headers written, before
-// a value is.
+// Assigns tensors to files and makes the files' headers, before a value is
+// written.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ struct PlannedTensor {
   std::vector<int64_t> shape;
 };
 
-// As `transformers` has it: 5 GB.
+// The default of `transformers`: 5 GB.
 inline constexpr int64_t kShardBytes = 5'000'000'000;
 
 struct Plan {
@@ -42,13 +42,13 @@ struct Plan {
   int64_t ElementSize(size_t tensor) const;
 };
 
-// Files take tensors in the order given while these are no more than
-// `shard_bytes`; a tensor that is larger by itself has a file of its own. One
-// file is model.safetensors; more are model-00001-of-0000N.safetensors beside
-// an index. In a file the tensors of the largest elements come first, so that
-// all are aligned; else they keep their order, which is also that of the
-// header's keys. InvalidArgument: a name that is there twice, or is
-// "__metadata__"; a header or sizes that no file can have.
+// Fills files with tensors in the order given, up to `shard_bytes` each; a
+// larger tensor has a file to itself. A single file is model.safetensors;
+// several are model-00001-of-0000N.safetensors with an index. Within a file,
+// tensors with larger elements come first, so that all are aligned; otherwise
+// they keep their order, which is also the order of the header's keys.
+// InvalidArgument: a name is given twice, or is "__metadata__"; a header or
+// sizes that no file can have.
 absl::StatusOr<Plan> PlanFiles(std::vector<PlannedTensor> tensors,
                                int64_t shard_bytes = kShardBytes);
 

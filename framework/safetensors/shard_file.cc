@@ -15,8 +15,8 @@ namespace {
 
 std::string PartialPath(const std::string& path) { return path + ".partial"; }
 
-// Room for all of a file, where the file system can make it; false on a full
-// disk and the like, with errno.
+// Allocates all of a file if the file system can; false, with errno, on a full
+// disk and the like.
 bool MakeRoom(int descriptor, int64_t bytes) {
   if (bytes == 0 || ::fallocate(descriptor, 0, 0, bytes) == 0) return true;
   return errno == EOPNOTSUPP || errno == ENOSYS;

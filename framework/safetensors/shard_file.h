@@ -20,7 +20,7 @@ class ShardFile {
   ShardFile(std::string path, const Plan::File& plan)
       : path_(std::move(path)), plan_(&plan) {}
 
-  // Takes over a file that is whole, or makes room for one.
+  // Takes over a file that is whole, or creates one with its full size.
   absl::Status Begin();
   // The header; the file's other bytes come by Write.
   absl::Status WriteHeader() { return Write(0, plan_->header); }
@@ -30,7 +30,7 @@ class ShardFile {
   void Remove();
 
   const std::string& path() const { return path_; }
-  // Whether it was there already.
+  // Whether it existed already.
   bool found() const { return found_; }
   // Once it is whole: 64 digits.
   absl::StatusOr<std::string> Digest();

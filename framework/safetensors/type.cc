@@ -48,7 +48,7 @@ void WidenAll(const void* bytes, std::span<float> values) {
   }
 }
 
-// One of the two is as large as it gets and was not.
+// Returns how many finite values became infinite.
 template <typename Half>
 int64_t NarrowAll(std::span<const float> values, void* bytes) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

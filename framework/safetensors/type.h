@@ -1,7 +1,7 @@
 // Element types of safetensors files, and their conversion from and to float.
 //
-// Values are wanted of fp32, bf16 and fp16 alone; of the others, which tensors
-// beside the weights may have, the size is known.
+// Only values of fp32, bf16 and fp16 can be converted. Tensors beside the
+// weights may have the other types, of which only the size is known.
 #pragma once
 
 #include <cstdint>
@@ -32,21 +32,21 @@ enum class Type : uint8_t {
 // Bytes of an element.
 int64_t SizeOf(Type type);
 
-// As files call it: "BF16".
+// The name in files: "BF16".
 std::string_view ToString(Type type);
-// Nothing where no type is called that.
+// Nothing if no type has that name.
 std::optional<Type> TypeNamed(std::string_view name);
 
-// kF32, kBF16 and kF16: those that have values here.
+// Whether values can be converted: kF32, kBF16 and kF16.
 constexpr bool HasValues(Type type) {
   return type == Type::kF32 || type == Type::kBF16 || type == Type::kF16;
 }
 
-// From bytes of a type with values, exact: values.size() * SizeOf(type) bytes,
-// at any alignment, elsewhere than the values.
+// Converts values.size() * SizeOf(type) bytes of a type with values, exactly.
+// The bytes have any alignment and do not overlap the values.
 void Widen(Type type, const void* bytes, std::span<float> values);
 
-// The other way: to the nearest, a tie to the even one. Returns how many finite
+// The reverse: rounds to the nearest, ties to even. Returns how many finite
 // values were too large and became infinite.
 int64_t Narrow(std::span<const float> values, Type type, void* bytes);
 

@@ -1,9 +1,9 @@
 // Writes a plan of safetensors files into a folder, a piece of a tensor at a
 // time and in any order, with a SHA-256 of each file.
 //
-// A file has its name with ".partial" behind until all of it is written and
-// synced. A folder whose writing was cut short may be gone on with: files that
-// are whole stay, the others are begun afresh.
+// A file's name ends in ".partial" until all of it is written and synced. After
+// an interruption, writing can be resumed: complete files stay, the others are
+// written anew.
 #pragma once
 
 #include <cstddef>
@@ -21,11 +21,10 @@ namespace delink::safetensors {
 
 class Writer {
  public:
-  // `dir` exists. Makes room for all files at once, so that a disk that is too
-  // small (ResourceExhausted) says so before anything is computed. A file of
-  // the plan that is there already is kept where it has the header and the
-  // length that it should have, and is an error else: whoever goes on knows
-  // that it is of the same values.
+  // `dir` exists. Allocates all files at once, so that a full disk
+  // (ResourceExhausted) shows before anything is computed. A file of the plan
+  // that exists already is kept if its header and length are as planned;
+  // otherwise it is an error. The caller must know that it has the same values.
   static absl::StatusOr<Writer> Create(const std::string& dir, Plan plan);
 
   Writer(Writer&&) noexcept;
@@ -34,19 +33,19 @@ class Writer {
 
   const Plan& plan() const;
 
-  // Whether a tensor's file was there already: then it is not written.
+  // Whether a tensor's file existed already and is not written.
   bool done(size_t tensor) const;
 
   // Values [first, first + count) of a tensor, as they lie in the file. Every
-  // value is written once; outside of a tensor is a check. Thread-safe. Pieces
-  // that follow each other in a file cost least: their digest is taken from
-  // `bytes`, that of others is taken when what is before them is there, from
-  // the file.
+  // value is written once; the range must be inside the tensor (a check).
+  // Thread-safe. Writing a file front to back is fastest: such pieces are
+  // digested from `bytes`, others from the file, once all bytes before them are
+  // written.
   absl::Status Write(size_t tensor, int64_t first, int64_t count,
                      const void* bytes);
 
-  // Once every value is written (a check): the index, and what the files are
-  // called, with digests and lengths, the index last.
+  // Call it once every value is written (a check). Writes the index and returns
+  // the names, digests and lengths of the files, the index last.
   absl::StatusOr<std::vector<FileSum>> Finish();
 
  private:

@@ -7,7 +7,7 @@
 namespace delink::offload {
 namespace {
 
-// Seconds of a parameter whose bytes cross the bus both ways at once.
+// Seconds per parameter if its bytes cross the bus in both directions at once.
 double CrossingSeconds(const StreamedBytes& bytes, double to_device,
                        double to_host) {
   return std::max(bytes.in / to_device, bytes.out / to_host);
@@ -30,7 +30,7 @@ StepRates RatesOf(const MachineRates& rates, DType compute) {
 StepRates RatesOf(const MachineRates& rates, const ParamForms& forms) {
   StepRates of = RatesOf(rates, forms.weights);
   ParamForms near = forms;
-  // As asked for last.
+  // The forms asked for are last, so their rate is used if it was measured.
   for (const DType gradients : {DType::kF32, DType::kBF16, forms.gradients}) {
     near.gradients = gradients;
     const ParamBytes bytes = BytesOf(near);
@@ -78,7 +78,7 @@ FreeFrom TokensFrom(const ParamBytes& bytes, const HostHomes& homes,
   const double weight = bytes.weight / rates.to_device;
   const double update = HostTraffic(bytes) / rates.host_memory;
   StreamedBytes streamed = StreamedBy(bytes, homes);
-  // The way that the forward pass itself has its weights come.
+  // The forward's own weights use the same direction of the bus.
   if (homes.weights) streamed.in += bytes.weight;
   return {
       .weights_in_forward = forward * weight,

@@ -14,7 +14,7 @@
 namespace delink {
 namespace {
 
-// A share that goes up from 0 to 1.
+// A share that the search raises from 0 to 1.
 using Level = double AutoPlace::*;
 using Levels = std::array<Level, 4>;
 
@@ -35,7 +35,7 @@ constexpr Way kWays[] = {{.levels = kPlanesFirst},
                          {.levels = kActivationsFirst},
                          {.levels = kActivationsFirst, .recompute = 1}};
 
-// An order of places, whichever.
+// Any strict order of places.
 struct Before {
   bool operator()(const AutoPlace& a, const AutoPlace& b) const {
     const auto all = [](const AutoPlace& of) {
@@ -51,7 +51,7 @@ class Ladder {
   Ladder(const PlaceLimits& limits, int64_t slabs, const CostOfPlace& cost)
       : limits_(limits), slabs_(slabs), cost_(cost) {}
 
-  // With that share of the updates on the host.
+  // The best place with the share `host` of the updates on the host.
   absl::StatusOr<FoundPlace> Find(double host, const Way& way) {
     FoundPlace best{.place = {.host_updates = host}};
     DELINK_ASSIGN_OR_RETURN(best.cost, cost_(best.place));
@@ -77,7 +77,7 @@ class Ladder {
     return FitsDevice(cost) && (!limits_.host || cost.host <= *limits_.host);
   }
 
-  // The less, the better.
+  // The smaller rank is better.
   bool IsBetter(const FoundPlace& a, const FoundPlace& b) const {
     const auto rank = [&](const FoundPlace& of) {
       const bool device = FitsDevice(of.cost);
@@ -87,7 +87,7 @@ class Ladder {
     return rank(a) < rank(b);
   }
 
-  // Shorter by more than rates are worth.
+  // Shorter by more than the error of rates.
   bool IsMuchBetter(const FoundPlace& a, const FoundPlace& b) const {
     return a.fits && a.cost.seconds < 0.99 * b.cost.seconds;
   }
@@ -103,8 +103,8 @@ class Ladder {
     return absl::OkStatus();
   }
 
-  // The first step of a level behind `from` that fits; where none does, the
-  // last one, if it takes less than `best`.
+  // The first step of a level after `from` that fits; if none fits, the last
+  // one, if it needs less device memory than `best`.
   absl::Status Descend(Level level, AutoPlace from, FoundPlace& best) {
     const auto at = [&](int64_t step) {
       AutoPlace place = from;
@@ -142,7 +142,7 @@ struct Descent {
   Way way = kWays[0];
 };
 
-// With all updates on one side: the best of all ways.
+// The best of all ways, with all updates on one side.
 absl::StatusOr<Descent> FindWith(Ladder& ladder, const PlaceLimits& limits,
                                  Tier update) {
   const double host = update == Tier::kHost ? 1 : 0;
@@ -159,8 +159,8 @@ absl::StatusOr<Descent> FindWith(Ladder& ladder, const PlaceLimits& limits,
   return best;
 }
 
-// Of what fits, where its step becomes shorter: some of the updates on the
-// other side, and more copies.
+// Improves a place that fits: moves some updates to the other side and adds
+// copies, if the step becomes shorter.
 absl::Status Refine(Ladder& ladder, const PlaceLimits& limits,
                     const CostOfPlace& cost, Descent& best) {
   for (const double share : {0.25, 0.5, 0.75}) {
@@ -207,7 +207,7 @@ absl::StatusOr<FoundPlace> FindPlace(const PlaceLimits& limits, int64_t slabs,
     if (found.fits) {
       (update == Tier::kHost ? by_host : by_device) = found.cost;
     }
-    // Of what is alike the first.
+    // Of equal places the first.
     if (!best || ladder.IsBetter(found, best->found)) best = descent;
   }
   if (best->found.fits) {

@@ -1,23 +1,23 @@
-// What `auto` comes to: which of the planes that a stage leaves open are at
-// home on the host, who updates what is, which blocks' activations go to the
-// host or are made again in backward, and how far ahead planes come.
+// Decides every `auto` of a stage: which planes are host-resident, whether host
+// or device updates them, which blocks' activations are copied to the host or
+// recomputed in backward, and how far ahead planes are prefetched.
 //
-// A ladder is climbed down from all on the device: the state of the blocks'
-// slabs goes to the host, then their gradients, then what their forward keeps
-// for backward, then their weights; where that is not enough, again with the
-// state of embedding and head there besides. State crosses the bus once a step,
-// gradients and activations with each micro-batch, weights twice with each, so
-// that a byte that a later rung frees costs more than one that an earlier rung
-// frees. The first rung that fits is taken.
+// The search climbs down a ladder that begins with everything on the device. It
+// moves the state of the blocks' slabs to the host, then their gradients, then
+// their activations, then their weights. If that is not enough, it starts again
+// with the state of embedding and head on the host too. State is copied once a
+// step, gradients and activations once a micro-batch, weights twice a
+// micro-batch, so a byte costs more on later rungs. The first rung that fits is
+// taken.
 //
-// There are several ways down: with the updates on the device or on the host,
-// and with activations that go to the host, that are made again, or half of
-// each; made again, they may also be the first rung. Of the places that these
-// lead to the one with the shortest step counts. Then some of its updates go to
-// the other side, and more copies are there, where that makes the step shorter.
+// There are several ways down: updates on the device or on the host;
+// activations copied to the host, recomputed, or half of each; activations, all
+// copied or all recomputed, also as the first rung. Of the places found, the
+// one with the shortest step wins. Then some of its updates move to the other
+// side, and planes get more copies, if that makes the step shorter.
 //
-// A pure function of the budgets and of what places cost: slabs of a set go
-// spread evenly over the blocks (PlaceSlabs).
+// A pure function of the budgets and of the costs of places. The slabs that
+// move are spread evenly over the blocks (PlaceSlabs).
 #pragma once
 
 #include <cstdint>
@@ -31,19 +31,18 @@
 
 namespace delink {
 
-// Of what is left open.
+// The placement of what is `auto`.
 struct AutoPlace {
-  // Shares of the blocks' elements whose planes are at home on the host.
+  // Shares of the blocks' elements whose planes are host-resident.
   double state = 0, gradients = 0, weights = 0;
-  // Share of the blocks whose activations are not kept, and of these the share
-  // that is made again; the others' go to the host.
+  // Share of the blocks whose activations are not kept on the device, and of
+  // these the share that is recomputed; the others are copied to the host.
   double activations = 0, recompute = 0;
   double ends = 0;  // the state of the other slabs: 0 or 1
-  // Of the elements of slabs whose state is at home on the host the share that
-  // the host updates: those that a forward needs last, so that there is most
-  // time for them.
+  // Of the elements with host-resident state, the share that the host updates:
+  // those that a forward needs last, because their updates have the most time.
   double host_updates = 0;
-  // Copies of planes besides those that a layer works on.
+  // Copies of planes in addition to those that a layer works on.
   int32_t ahead = 1;
   friend bool operator==(const AutoPlace&, const AutoPlace&) = default;
 };
@@ -51,37 +50,37 @@ struct AutoPlace {
 struct PlaceCost {
   int64_t device = 0;  // bytes of the rank that has most
   int64_t host = 0;    // bytes of the machine that has most
-  double seconds = 0;  // of a step, foreseen
+  double seconds = 0;  // of a step, predicted
 };
 using CostOfPlace =
     std::function<absl::StatusOr<PlaceCost>(const AutoPlace& place)>;
 
 struct PlaceLimits {
-  std::optional<int64_t> device, host;  // bytes; none: as much as there is
-  std::vector<Tier> updates = {Tier::kDevice, Tier::kHost};  // that may be
-  bool recompute = false;  // whether blocks may be made again
+  std::optional<int64_t> device, host;  // bytes; none: no limit
+  std::vector<Tier> updates = {Tier::kDevice, Tier::kHost};  // allowed
+  bool recompute = false;  // whether blocks may be recomputed
 };
 
 struct FoundPlace {
-  // Where nothing fits the place that takes the least of the device, or of
-  // those that fit there the least of the host.
+  // If nothing fits: of the places that fit the device, the one with the least
+  // host memory; if there are none, the one with the least device memory.
   AutoPlace place;
   PlaceCost cost;
   PlaceCost resident;  // of the first rung
   bool fits = false;
-  // Of the best place with all updates on the device, or on the host; none:
-  // they may not be there, or nothing fits so.
+  // Of the best place with all updates on the device, or on the host; none if
+  // that is not allowed or nothing fits.
   std::optional<PlaceCost> by_device, by_host;
 };
 
-// `slabs`: of blocks, so many steps a level of the ladder has. Errors are the
-// cost's.
+// `slabs`: number of slabs of blocks, which is the number of steps of each
+// level of the ladder. Returns errors of `cost`.
 absl::StatusOr<FoundPlace> FindPlace(const PlaceLimits& limits, int64_t slabs,
                                      const CostOfPlace& cost);
 
-// Of planes that are "auto": "all "auto" planes device-resident, updated by the
-// device", "state of 50%, gradients of 25% of the blocks host-resident, updated
-// by the host".
+// In words, for "auto" planes: "all "auto" planes device-resident, updated by
+// the device", "state of 50%, gradients of 25% of the blocks host-resident,
+// updated by the host".
 std::string ToString(const AutoPlace& place);
 
 }  // namespace delink

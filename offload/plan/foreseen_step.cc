@@ -12,11 +12,11 @@
 namespace delink {
 namespace {
 
-// 0 where a rate is not known.
+// 0 if the rate is not known.
 double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
-// Of the elements that this rank updates: the gradient is read, state read and
-// written, the weight, unless a master beside it is whole, read, and written.
+// Of the elements that this rank updates: the gradient is read, state is read
+// and written, the weight is written, and read unless there is a whole master.
 double UpdateBytes(const ParamStore& store, int slab) {
   const auto size = [&](Plane plane) {
     return static_cast<double>(SizeOf(store.dtype(plane)));
@@ -31,7 +31,8 @@ double UpdateBytes(const ParamStore& store, int slab) {
          2 * state;
 }
 
-// Of an update on the host: the gradient has come there, the weight leaves.
+// Of an update on the host: also the gradient that arrived and the weight that
+// leaves.
 double HostUpdateBytes(const ParamStore& store, int slab) {
   const double crossing = SizeOf(store.dtype(Plane::kGradient)) +
                           SizeOf(store.dtype(Plane::kWeight));
@@ -147,7 +148,7 @@ absl::StatusOr<ForeseenStep> Foresee(const std::vector<TimedRank>& stages,
     const bool copy = IsOverBus(At(rank.program->instructions, index).lane);
     return {.time = time, .busy = copy ? time : 0};
   };
-  // Whatever moves planes has a thread for its lanes.
+  // Programs that move planes have a thread for their lanes.
   DELINK_ASSIGN_OR_RETURN(const StepTime time,
                           TimeStep({column}, costs, /*drains=*/false));
   ForeseenStep step{.seconds = time.seconds};

@@ -1,9 +1,9 @@
-// How long a step takes at the rates of a machine, and what the lanes of each
-// rank do meanwhile: the joint execution that proves the programs, in which
-// every instruction takes what its FLOPs or bytes take.
+// Predicts how long a step takes at the rates of a machine, and what the lanes
+// of each rank do meanwhile. It uses the joint execution that validates the
+// programs; each instruction takes the time of its FLOPs or bytes.
 //
-// What ranks exchange takes nothing here, since no rate of a network is known;
-// what a trace of a step has measured takes `delink plan --trace`.
+// Communication between ranks takes no time here, because no network rate is
+// known. `delink plan --trace` uses the times measured in a trace instead.
 #pragma once
 
 #include <string>
@@ -25,13 +25,13 @@ struct RankOfStep {
   const ParamStore& store;
   const StepMemory& memory;
   const std::vector<LayerPlan>& layers;
-  offload::StepRates rates;  // what of its machine's the rank has
+  offload::StepRates rates;  // the rank's part of its machine's
 };
 
-// Seconds by instruction of the program: visits by their FLOPs, forward again
-// where they recompute; copies between homes by their bytes; updates and
-// squares by the bytes that they read and write, where they are made. What has
-// no rate takes nothing.
+// Seconds by instruction of the program: visits by their FLOPs, recomputation
+// included; copies between host and device by their bytes; updates and squares
+// by the bytes that they read and write, at the rate of the memory that they
+// run in. Instructions without a rate take no time.
 std::vector<double> SecondsOf(const RankOfStep& rank);
 
 struct TimedRank {
@@ -41,20 +41,21 @@ struct TimedRank {
 };
 
 struct ForeseenStep {
-  double seconds = 0;  // of many, from one's end to the next's
+  double seconds = 0;  // from a step's end to the next's, in a long run
   // By stage of the pipeline.
   std::vector<RankLanes> ranks;
 
-  // Seconds that the lane of a rank takes, of the rank where that is most; of
-  // one over the bus all that goes its way, which two lanes share.
+  // Seconds for which the lane is busy, on the rank where that is longest. For
+  // a lane of the bus, the time of both lanes in its direction.
   double Busy(Lane lane) const;
-  // Which lane takes longest: "compute", "the bus to the device", "the bus to
+  // Which lane is busy longest: "compute", "the bus to the device", "the bus to
   // the host", "the device's updates" (late ones), "the host's updates".
   std::string BoundBy() const;
 };
 
-// Of one rank of each stage, by stage, which stand for all; pictures have so
-// many columns. InvalidArgument where the programs do not end (validator.h).
+// `stages`: one rank of each pipeline stage, which stands for all of the stage.
+// `columns`: of the pictures of lanes. InvalidArgument: the programs do not end
+// (validator.h).
 absl::StatusOr<ForeseenStep> Foresee(const std::vector<TimedRank>& stages,
                                      int columns);
 

@@ -23,15 +23,15 @@ bool Matches(const std::string& pattern, const Layout& layout,
       });
 }
 
-// Of blocks those that stay: the k-th element of all stays where the share of
-// what went before it is used up.
+// Chooses the slabs that stay on the device, so that they are spread evenly and
+// have the share `resident` of the elements.
 class Spread {
  public:
   explicit Spread(double resident) : resident_(resident) {}
   bool Stays(int64_t elements) {
     const double wanted = resident_ * static_cast<double>(all_ + elements);
     all_ += elements;
-    // Half of it or more.
+    // True if at least half of the slab is within the share.
     const bool stays =
         static_cast<double>(stay_) + static_cast<double>(elements) / 2 <=
         wanted;
@@ -77,8 +77,8 @@ OffloadWishes WishesOf(const Layout& layout, const Slab& slab,
   return wishes;
 }
 
-// Of slabs in the order in which a forward needs them whether the host updates
-// them: the last ones, as many as have their share of all elements.
+// Decides, for slabs in the order in which a forward needs them, whether the
+// host updates them: the last ones, up to a share of all elements.
 class LastUpdates {
  public:
   LastUpdates(double share, int64_t elements)
@@ -95,7 +95,7 @@ class LastUpdates {
   int64_t before_ = 0;
 };
 
-// What an AutoPlace leaves on the device, slab after slab.
+// The homes of planes by an AutoPlace, slab after slab.
 class AutoHomes {
  public:
   explicit AutoHomes(const AutoPlace& found)
@@ -104,7 +104,7 @@ class AutoHomes {
         weights_(1 - found.weights),
         ends_(found.ends > 0) {}
 
-  // The homes of a slab's planes.
+  // Those of the next slab.
   OffloadWishes Next(const Slab& slab, bool of_block) {
     const auto home = [&](Spread& spread) {
       return of_block && !spread.Stays(slab.elements) ? Home::kHost

@@ -1,5 +1,5 @@
-// Which slabs are at home where, and who updates them: what a stage's
-// `offload` says, slab by slab.
+// Applies a stage's `offload` slab by slab: where planes are kept, and whether
+// host or device updates them.
 #pragma once
 
 #include <cstddef>
@@ -13,18 +13,18 @@
 
 namespace delink {
 
-// By logical slab; pure. What the rules leave to kAuto is as `found` says.
+// By logical slab; pure. `found` decides what the rules leave to kAuto.
 std::vector<SlabTiers> PlaceSlabs(const Layout& layout,
                                   const OffloadRules& rules,
                                   const AutoPlace& found = {});
 
-// Logical slabs of blocks.
+// The number of logical slabs of blocks.
 int64_t BlockSlabs(const Layout& layout);
 
-// By layer as programs count them, of what a block keeps for backward: whether
-// it is on the host meanwhile, as is said of some slab of the block, or, where
-// that is left to kAuto, as `found` says, blocks spread evenly; and whether it
-// is not kept, but made again, which only `found` says. Never both. Pure.
+// A block's activations, by layer as programs count them. `stored`: they are
+// copied to the host, because a rule for some slab of the block says so, or by
+// `found` if the rules leave it to kAuto. `recomputed`: they are not kept; only
+// `found` says so. Never both. `found` spreads blocks evenly. Pure.
 struct BlockActivations {
   std::vector<bool> stored, recomputed;
 };
@@ -32,7 +32,7 @@ BlockActivations PlaceActivations(const Layout& layout,
                                   const OffloadRules& rules,
                                   const AutoPlace& found = {});
 
-// The first of the rows that matches no parameter of the registry.
+// The first row that matches no parameter of the registry.
 std::optional<size_t> RowWithoutMatch(const ParamRegistry& registry,
                                       const OffloadRules& rules);
 

@@ -55,13 +55,13 @@ class Resident {
   struct Place {
     bool there = false, dirty = false;
     bool holds = false;  // of a gradient: contributions of this step
-    // Where the device works on it, and behind each whether somebody wants it
-    // at home before the next; ascending.
+    // The instructions by which the device uses it, ascending; and for each,
+    // whether the host needs it before the next use.
     std::vector<int32_t> uses;
     std::vector<bool> goes_home;
     size_t done = 0;  // uses up to here
 
-    // The next use of what is there.
+    // The next use of the copy that is on the device.
     int32_t next() const {
       if (done == uses.size()) return kNever;
       return done > 0 && goes_home[done - 1] ? kNever : uses[done];
@@ -91,7 +91,7 @@ class Resident {
       for (const PlaneSet planes : kAllPlaneSets) {
         if (updates && HostUpdates(bare_.shape, at.slab)) home(planes, at.slab);
       }
-      // From where it fetches them.
+      // The copies of such an update fetch the weights from the host.
       if (updates && UpdatedSet(bare_.shape, at.slab) == PlaneSet::kUpdated) {
         home(PlaneSet::kWeight, at.slab);
       }
@@ -101,7 +101,7 @@ class Resident {
     }
   }
 
-  // Before the instruction at_, one of whose uses it is.
+  // Called before the instruction at_, which makes this use.
   void Bring(const PlaneUse& use, const std::vector<PlaneUse>& beside) {
     Place& place = PlaceOf(use.planes, use.slab);
     DELINK_CHECK_EQ(place.uses[place.done], at_);
@@ -138,13 +138,13 @@ class Resident {
         << ToString(bare_.instructions[static_cast<size_t>(at_)])
         << " works on more of a class than it has copies";
     const auto [planes, slab] = there[candidates[choose_(uses)]];
-    // Its last use may be long ago: what comes instead does not wait for all
-    // that is computed before.
+    // Its last use may be long ago, so its successor should not wait for
+    // everything computed before.
     LetGo(planes, slab,
           table_.LaneOf(MoveOf(Op::kFetch, use.planes, use.slab)));
   }
 
-  // Whether anybody reads what was written in it.
+  // Whether anything reads what was written in it.
   bool IsNeeded(PlaneSet planes, int32_t slab) {
     if (planes != PlaneSet::kGradient) return true;
     if (PlaceOf(planes, slab).next() != kNever) return true;
@@ -155,8 +155,9 @@ class Resident {
     return at.op != Op::kUpdate || at.slab != slab;
   }
 
-  // `releases`: the lane where nothing is evicted, that of what was last at
-  // work on the copy or of what waits for it, so that nobody else does.
+  // `releases`: the lane of the kRelease if nothing is evicted. It is the lane
+  // that used the copy last or the one that waits for it, so that no other
+  // waits.
   void LetGo(PlaneSet planes, int32_t slab, Lane releases) {
     Place& place = PlaceOf(planes, slab);
     const bool evicts = place.dirty && IsNeeded(planes, slab);

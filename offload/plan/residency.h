@@ -1,6 +1,6 @@
-// Which planes of slabs are on the device when, where they are at home
-// elsewhere: the instructions that bring them there and back, put into a
-// program that was planned as if all were there.
+// Prefetches and evicts host-resident planes: adds the instructions that copy
+// them to the device and back to a program that was planned as if all planes
+// were on the device.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,28 @@
 
 namespace delink {
 
-// Of the copies of a class that may go, given by how many instructions of the
-// program it is until each is worked on again (the most: never), which goes.
+// Chooses which copy of a class to free. `uses` has, for each candidate, the
+// index of the instruction that uses it next (the largest value: never).
 using ChooseCopy = std::function<size_t(const std::vector<int32_t>& uses)>;
 
-// The one that is wanted last, which is the best there is where all are as
-// large (Belady, 1966).
+// The one whose next use is last, which is optimal for copies of equal size
+// (Belady, 1966).
 size_t WantedLast(const std::vector<int32_t>& uses);
 
-// A kFetch, or of a gradient that nothing was added to yet a kTake, before the
-// first instruction that works on the planes and whenever they had to make
-// room; a kEvict of what was written, and a kRelease, as soon as the device has
-// no more to do with them before somebody wants them at home, or the end. As
-// lanes run ahead as far as copies are free, fetches come early by themselves,
-// and evictions go while others are at work.
+// Adds a kFetch before the first instruction that uses the planes, and again
+// after they were freed to make room; for a gradient without contributions yet,
+// a kTake instead. Adds a kRelease, after a kEvict if the planes were written,
+// as soon as the device does not use them again before the host needs them or
+// the program ends. Lanes run ahead as far as copies are free, so prefetches
+// are early and evictions overlap other work.
 //
-// A pure function; of a program whose shape has no copies it is that program.
-// Each class has as many copies as one instruction works on.
+// A pure function. If the program's shape has no copies, returns the program
+// unchanged. Each class must have at least as many copies as one instruction
+// uses.
 Program AddResidency(const Program& bare,
                      const ChooseCopy& choose = WantedLast);
 
-// The planner's programs, with that.
+// A planner that applies AddResidency to the programs of `planner`.
 Planner WithResidency(Planner planner);
 
 }  // namespace delink

@@ -68,7 +68,7 @@ class Storing {
   }
 
  private:
-  // Of a class, as many as there are.
+  // The slots of a class on the device.
   struct Pool {
     int32_t room = 0;
     int32_t there = 0;
@@ -99,7 +99,7 @@ class Storing {
     return taken;
   }
 
-  // As many as cannot be away at a time.
+  // The most slots that must be on the device at one time.
   void FindRoom() {
     std::vector<int32_t> needed(pools_.size(), 0);
     const auto count = [&](int32_t layer, int32_t more) {
@@ -116,7 +116,7 @@ class Storing {
     }
   }
 
-  // Its backward comes.
+  // The slot's backward is next.
   void Bring(const Slot& slot) {
     Pool& pool = PoolOf(slot);
     std::erase(pool.idle, slot);
@@ -127,7 +127,7 @@ class Storing {
     ++pool.there;
   }
 
-  // That of the visit behind instruction `i`.
+  // Loads the slot of the visit after instruction `i`.
   void BringNext(size_t i) {
     const std::vector<Instruction>& list = bare_.instructions;
     if (!IsVisit(list[i])) return;

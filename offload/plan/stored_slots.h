@@ -1,6 +1,6 @@
-// Which slots leave the device between forward and backward, and when: the
-// instructions that store them on the host and load them again, put into a
-// program that was planned as if all stayed.
+// Offloads slots between forward and backward: adds the instructions that store
+// them on the host and load them again to a program that was planned as if all
+// stayed on the device.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@
 namespace delink {
 
 struct StoreOptions {
-  // By layer as programs count them: whether its slots may go. Only blocks'
-  // do, whatever is said of others. Empty: none.
+  // By layer as programs count them: whether its slots may be offloaded. Only
+  // blocks' slots are, whatever this says of others. Empty: none.
   std::vector<bool> layers;
-  // How many slots of a class there is room for besides those that must be
-  // there: one comes or goes while visits are at work on these.
+  // How many slots of a class have room besides those that must be on the
+  // device, so that one can be copied while visits use the others.
   int32_t beside = 1;
 };
 
-// Where there is no room for a slot that is filled next, the one whose backward
-// is the last goes, once its forward is through; it comes back before its
-// backward, a visit early where there is room by then. There is room for as
-// many as must be there at some time, because visits are at work on them or to
-// come forward, or because they may not go, and `beside`. As lanes run ahead,
-// a slot goes and comes while others are at work.
+// If there is no room for the slot that is filled next, `choose` picks a slot
+// whose forward is done, and it is stored: by default the one whose backward is
+// last. It is loaded before its backward, one visit early if there is room.
+// There is room for the most slots that must be on the device at one time,
+// because a visit uses them, their forward is still to come or they may not be
+// offloaded; and for `beside` more. Lanes run ahead, so copies overlap visits.
 //
-// A pure function; a pass without backward is that program.
+// A pure function. A pass without backward is returned unchanged.
 Program AddStores(const Program& bare, const StoreOptions& options,
                   const ChooseCopy& choose = WantedLast);
 
-// The planner's programs, with that.
+// A planner that applies AddStores to the programs of `planner`.
 Planner WithStores(Planner planner, StoreOptions options);
 
 }  // namespace delink

@@ -1,4 +1,4 @@
-// Catches what the JSON library throws.
+// This file catches exceptions of the JSON library.
 #include "offload/rates/machine_rates.h"
 
 #include <cmath>
@@ -55,11 +55,11 @@ Json UpdatesJson(const std::vector<UpdateRate>& updates) {
   return list;
 }
 
-// What a file has, and what of it cannot be. What it lacks is thrown by the
-// library.
+// Reads the values of a file and notes impossible ones. For missing values the
+// library throws.
 class Reader {
  public:
-  // Empty where nothing is wrong.
+  // Empty if nothing is wrong.
   const std::string& damage() const { return damage_; }
 
   MachineRates Whole(const ReadJson& json);
@@ -72,7 +72,7 @@ class Reader {
     }
     return rate;
   }
-  // The one of `values` whose word it is.
+  // The one of `values` that the word stands for.
   template <typename T, typename Word>
   T ByWord(const ReadJson& json, const char* key,
            std::initializer_list<T> values, const Word& word) {
@@ -174,7 +174,7 @@ double MachineRates::ParamsPerSecond(UpdatePlace place,
 
 absl::StatusOr<std::string> DefaultMachineRatesPath() {
   constexpr char kBelow[] = "delink/machine.json";
-  // A relative one is to be ignored, says the standard that it comes from.
+  // The XDG standard says to ignore a relative path.
   const char* const cache = std::getenv("XDG_CACHE_HOME");
   if (cache != nullptr && *cache == '/') return JoinPath(cache, kBelow);
   const char* const home = std::getenv("HOME");

@@ -1,10 +1,10 @@
-// What this machine was measured to do, for who decides what lives where:
-// `delink bench --suite machine` writes it as a small JSON file, and planners
-// read it, so that a plan is a function of files and not of the moment.
+// The measured rates of this machine, which planners need to place planes.
+// `delink bench --suite machine` writes them into a small JSON file and
+// planners read it, so that a plan depends on files and not on the moment.
 //
-// All rates are medians, in units a second, of data that is not zero and of
-// memory much larger than the caches. The file names the device, so that
-// another's is not taken for it, and no machine.
+// All rates are medians, in units a second, with data that is not zero and
+// memory much larger than the caches. The file names the device, so that rates
+// of another device are refused. It names no machine.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,8 @@
 
 namespace delink::offload {
 
-// Of copies between host and device, bytes/s: each direction alone, and both
-// at once. On the CPU, whose device memory is the host's too, of copies by the
-// processor.
+// Of copies between host and device, bytes/s: each direction alone, and both at
+// once. On the CPU, whose device memory is host memory, the processor copies.
 struct BusRates {
   double to_device = 0, to_host = 0;
   double both_to_device = 0, both_to_host = 0;
@@ -42,7 +41,7 @@ struct MatmulRate {
 
 enum class UpdatePlace : uint8_t { kHost, kDevice };
 
-// AdamW in one pass over parameters and state that are where it runs.
+// AdamW in one pass over parameters and state in the memory where it runs.
 struct UpdateRate {
   UpdatePlace place = UpdatePlace::kHost;
   ParamForms forms;
@@ -61,7 +60,7 @@ struct MachineRates {
   int64_t threads = 0;  // of the host, for its memory, products and updates
   double load = 0;      // runnable threads of a minute, before it began
   bool quick = false;   // rough, of small memory
-  bool pinned_memory = false;  // whether `pinned` is that, or was refused
+  bool pinned_memory = false;  // false: pinning was refused
   BusRates pinned, pageable;
   HostMemoryRates memory;
   std::vector<MatmulRate> matmul;  // on the device
@@ -72,21 +71,22 @@ struct MachineRates {
   double ParamsPerSecond(UpdatePlace place, const ParamForms& forms) const;
 };
 
-// $XDG_CACHE_HOME/delink/machine.json, else below ~/.cache. FailedPrecondition
-// where the environment names no home.
+// $XDG_CACHE_HOME/delink/machine.json, else below ~/.cache. FailedPrecondition:
+// the environment names no home folder.
 absl::StatusOr<std::string> DefaultMachineRatesPath();
 
 std::string ToJson(const MachineRates& rates);
-// InvalidArgument, with `origin` and how to mend it, where the text is not all
-// of such a file.
+// InvalidArgument, with `origin` and the remedy: the text is no complete file
+// of rates.
 absl::StatusOr<MachineRates> ParseMachineRates(std::string_view text,
                                                const std::string& origin);
 
-// Makes the folder; a file that is there is replaced at once or not at all.
+// Makes the folder. An existing file is replaced atomically.
 absl::Status WriteMachineRates(const MachineRates& rates,
                                const std::string& path);
-// Of `device`. NotFound: no such file. InvalidArgument: it is damaged.
-// FailedPrecondition: it is another device's. Each says what to run.
+// The rates of `device`. NotFound: no such file. InvalidArgument: it is
+// damaged. FailedPrecondition: it has another device's rates. Each says what to
+// run.
 absl::StatusOr<MachineRates> ReadMachineRates(const std::string& path,
                                               const RatedDevice& device);
 

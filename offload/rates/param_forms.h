@@ -1,5 +1,5 @@
-// How a slab's parameters and what belongs to them are kept: forms, and what
-// these take. Plain values, in the words of recipes.
+// The forms in which a slab's weights, gradients and state are stored, and
+// their bytes. Plain values, in the words of recipes.
 #pragma once
 
 #include "framework/module/state_storage.h"
@@ -18,10 +18,10 @@ struct ParamForms {
   friend bool operator==(const ParamForms&, const ParamForms&) = default;
 };
 
-// Bytes of a parameter. Other optimizers than AdamW have other moments.
+// Bytes per parameter, for AdamW; other optimizers have other moments.
 struct ParamBytes {
   double weight = 0;
-  // Of these an update reads: none where a master beside them is whole.
+  // Of these an update reads so many: none if a whole master is beside them.
   double weight_read = 0;
   double master = 0;  // beside the weight
   double moments = 0;

@@ -55,8 +55,8 @@ int ReadTopology(int cpu, const std::string& what, int otherwise) {
   return file >> value ? value : otherwise;
 }
 
-// Two hardware threads of a core side by side, so that no core is divided
-// between ranks without need.
+// Hardware threads of a core are adjacent, so that ranks do not share a core
+// without need.
 std::vector<int> CpusByCore(const Mask& mask) {
   std::vector<std::tuple<int, int, int>> order;
   for (int cpu = 0; cpu < kMaxCpus; ++cpu) {
@@ -79,7 +79,7 @@ int ReadQuota() {
   return static_cast<int>((quota + period - 1) / period);
 }
 
-// Whether all ranks of `local` bring the same mask.
+// Whether all ranks of `local` have the same mask.
 absl::StatusOr<bool> SameEverywhere(Communicator& local, const Mask& mask) {
   std::vector<Mask> all(local.size());
   all[local.rank()] = mask;

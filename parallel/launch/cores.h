@@ -1,15 +1,16 @@
 // The cores of a machine, divided among the ranks on it.
 //
 // Where the cores to divide come from:
-// - Open MPI's mpirun, not told how to bind, binds each of two ranks to one
-//   core, whatever taskset says. It says so in OMPI_MCA_orte_bound_at_launch,
-//   and a person's own --bind-to in OMPI_MCA_hwloc_base_binding_policy. With
-//   the first and without the second, the cores are those of mpirun itself (of
-//   its daemon on other machines), so that `taskset -c 0-3 mpirun` holds.
-// - Otherwise they are this process's: taskset, cpuset cgroups and Slurm hold.
-// Ranks that then see the same cores divide them; ranks that were given
-// different ones keep what they were given. A cgroup's processor quota lessens
-// the threads and binds nothing.
+// - If not told how to bind, Open MPI's mpirun binds each of two ranks to one
+//   core, whatever taskset says. It reports this in
+//   OMPI_MCA_orte_bound_at_launch, and a user's --bind-to in
+//   OMPI_MCA_hwloc_base_binding_policy. If only the first is set, the cores are
+//   those of mpirun itself (of its daemon on other machines), so `taskset -c
+//   0-3 mpirun` works.
+// - Otherwise they are this process's, as taskset, cpuset cgroups and Slurm set
+//   them.
+// Ranks that then see the same cores divide them; ranks with different cores
+// keep theirs. A cgroup's processor quota reduces threads but binds nothing.
 #pragma once
 
 #include <string>
@@ -29,7 +30,7 @@ struct CoreShare {
 // The share of rank `rank` of `size` in `pool`: [rank * c / size, (rank + 1) *
 // c / size) of its c cpus, or one shared cpu when there are more ranks than
 // cpus. `quota` (0: none) bounds the threads of all ranks together. `threads`
-// (0: as many as cpus) overrides; more than the share's cpus free the rank to
+// (0: as many as cpus) overrides; if it exceeds the share's cpus, the rank may
 // use the whole pool.
 CoreShare ShareOfCores(const std::vector<int>& pool, int rank, int size,
                        int quota, int threads);
@@ -39,8 +40,8 @@ bool BoundByDefault(const Environment& environment);
 
 // Finds this rank's share and binds the process to it: the calling thread, and
 // all threads it starts later. A collective of `local`, the ranks of this
-// machine; before any compute thread is started. OpenMP has counted the cores
-// earlier than that: hand it `threads` of the result.
+// machine; call it before any compute thread starts. OpenMP has counted the
+// cores earlier, so pass it `threads` of the result.
 absl::StatusOr<CoreShare> TakeCores(Communicator& local, int threads = 0);
 
 // "0-3,8", for the log.

@@ -1,8 +1,8 @@
-// How a process finds the other ranks of its run. One header, two folders that
-// carry it out: parallel/mpi, and parallel/no_mpi in a build without MPI.
+// How a process finds the other ranks of its run. Two folders implement this
+// header: parallel/mpi, and parallel/no_mpi in a build without MPI.
 //
-// Without a launcher (mpirun, srun) a run is one process: MPI is not started at
-// all. Which launcher started us is read from the environment; see launcher.h.
+// Without a launcher (mpirun, srun) a run is one process and does not start
+// MPI. The environment tells which launcher started the process (launcher.h).
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@
 
 namespace delink {
 
-// All ranks of a run, as one of them sees them. When the last communicator made
-// from it is gone, MPI is finalised, which waits for the other ranks: a rank
-// that gives up alone calls Abort. Start and end are the main thread's.
+// All ranks of a run, as one of them sees them. MPI is finalised when the last
+// communicator made from it is destroyed. That waits for the other ranks, so a
+// rank that fails alone calls Abort. The main thread starts and ends it.
 class World {
  public:
   World(std::unique_ptr<Communicator> comm, std::unique_ptr<Communicator> local,
@@ -26,7 +26,7 @@ class World {
         local_(std::move(local)),
         host_(std::move(host)) {}
 
-  // Everybody.
+  // All ranks.
   Communicator& comm() { return *comm_; }
 
   // Those on this machine, in the order of their ranks in comm().
@@ -52,7 +52,7 @@ class World {
 // Call once, first thing in main, before any thread is started. Takes the
 // arguments that MPI claims for itself out of argv. Errors: a launcher
 // announces several ranks, but the build has no MPI, or its MPI is not the
-// launcher's, so that every process believes to be alone.
+// launcher's, so that every process finds itself alone.
 absl::StatusOr<World> StartWorld(int* argc, char*** argv);
 
 }  // namespace delink

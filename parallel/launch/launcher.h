@@ -1,5 +1,5 @@
-// Which launcher, if any, started this process: decided from the environment,
-// so that a single process need not start MPI to learn that it is alone.
+// Finds from the environment which launcher, if any, started this process, so
+// that a single process need not start MPI to learn that it is alone.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@
 namespace delink {
 
 struct Launcher {
-  // The variable that told, for messages; empty without a launcher.
+  // The variable that announced it, for messages; empty without a launcher.
   std::string variable;
   // How many ranks it announces; 0 when it does not say.
   int size = 1;
@@ -34,23 +34,24 @@ std::optional<std::string> ProcessEnvironment(const std::string& name);
 
 // Open MPI's mpirun, anything that speaks PMI or PMIx (MPICH's mpiexec, srun
 // --mpi=pmi2 or pmix), MVAPICH, and srun's own variables. A batch script of
-// Slurm also has SLURM_NTASKS, though nobody launched its processes as ranks:
-// there, only a step counts.
+// Slurm also has SLURM_NTASKS, though its processes are no ranks; so with Slurm
+// only a job step counts.
 Launcher ReadLauncher(const Environment& environment);
 
-// What is wrong, and how to mend it, when `launcher` announces other ranks
-// than the `size` that were found. `built_with` names the MPI of this build.
+// An error with the remedy if `launcher` announces other ranks than the `size`
+// that were found. `built_with` names the MPI of this build.
 absl::Status CheckLaunch(const Launcher& launcher, int size,
                          const std::string& built_with);
 
-// The process of an mpirun that started us, perhaps by way of a shell; the
-// system's first process when it cannot be seen.
+// The process of the mpirun that started this one, perhaps through a shell; the
+// system's first process if it cannot be seen.
 pid_t FindLauncher();
 
-// The ranks of a run as far from each other as DELINK_DELAY says, "0.005,1e9"
-// (framework/comm/delayed_communicator.h); where it is not set, as they are.
-// `local` are those of this machine. Collective over `comm`. FailedPrecondition
-// where there are others, InvalidArgument where it says something else.
+// Delays exchanges between ranks as DELINK_DELAY says, "0.005,1e9"
+// (framework/comm/delayed_communicator.h); if it is not set, returns `comm`.
+// `local` has the ranks of this machine. Collective over `comm`.
+// FailedPrecondition: some ranks are on other machines. InvalidArgument:
+// DELINK_DELAY is malformed.
 absl::StatusOr<std::unique_ptr<Communicator>> DelayAsAsked(
     std::unique_ptr<Communicator> comm, const Communicator& local,
     const Environment& environment);

@@ -16,7 +16,7 @@
 namespace delink {
 namespace {
 
-// "Open MPI v4.1.4", the first words of what the library says of itself.
+// "Open MPI v4.1.4", the first words of the library's version text.
 std::string LibraryName() {
   std::array<char, MPI_MAX_LIBRARY_VERSION_STRING + 1> text{};
   int length = 0;

@@ -19,7 +19,7 @@
 namespace delink {
 namespace {
 
-// For operations that only move bytes, any type of the right width does.
+// For operations that only move bytes, any type of the right width will do.
 MPI_Datatype TypeOf(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -56,8 +56,8 @@ const char* At(const void* base, int64_t bytes) {
   return static_cast<const char*>(base) + bytes;
 }
 
-// Posts a call and waits for it. MPI's own waits never sleep: ranks that come
-// late would find their cores taken by those that wait for them.
+// Posts a call and waits for it. MPI's own waits never sleep, so waiting ranks
+// would take the cores of those that they wait for.
 template <typename Post>
 int WaitAsleep(Post post) {
   MPI_Request request = MPI_REQUEST_NULL;
@@ -71,7 +71,7 @@ int WaitAsleep(Post post) {
   return error;
 }
 
-// Until all ranks of it are here. Splits wait with MPI's own waits.
+// Waits, asleep, until all ranks arrive, because splits use MPI's own waits.
 int Meet(MPI_Comm comm) {
   return WaitAsleep(
       [comm](MPI_Request* request) { return MPI_Ibarrier(comm, request); });
@@ -96,7 +96,7 @@ absl::Status MpiStatus(int error, std::string_view call) {
 
 absl::StatusOr<std::shared_ptr<MpiRuntime>> MpiRuntime::Start(int* argc,
                                                               char*** argv) {
-  // With more ranks than cores Open MPI would yield the core at each look that
+  // With more ranks than cores Open MPI would yield the core at each poll that
   // finds nothing, which the ranks' own waits avoid (backoff.h).
   setenv("OMPI_MCA_mpi_yield_when_idle", "0", 0);
   int provided = MPI_THREAD_SINGLE;
@@ -114,7 +114,7 @@ absl::StatusOr<std::shared_ptr<MpiRuntime>> MpiRuntime::Start(int* argc,
 
 MpiRuntime::~MpiRuntime() { MPI_Finalize(); }
 
-// One operation: the MPI requests it was cut into.
+// One operation: the MPI requests that it was split into.
 class MpiCommunicator::Requests : public Pending {
  public:
   Requests(std::shared_ptr<MpiRuntime> runtime, std::string_view call)
@@ -187,7 +187,7 @@ std::unique_ptr<Pending> MpiCommunicator::ReduceScatter(
     const void* send, void* recv, int64_t count, DType dtype, ReduceOp op) {
   comm::CheckReduceScatter(count, dtype);
   const MutexLock lock(runtime_->mutex());
-  // Tags come round when nothing of that age is under way any more.
+  // Tags repeat only when no operation of that age is under way any more.
   const int tag = reduce_scatters_++ % kTags;
   return std::make_unique<MpiReduceScatter>(
       runtime_,
@@ -315,11 +315,11 @@ MpiCommunicator::SplitByMachine() {
 }
 
 void MpiCommunicator::Abort(int code, std::string_view message) {
-  // The log names every rank but 0; an error that all ranks agreed on names the
-  // one it is from.
+  // The log names every rank but 0. An error that all ranks agreed on already
+  // names its rank.
   const bool named = LogRank() != 0 || message.starts_with("rank ");
   DELINK_LOG(kError) << (named ? "" : "rank 0: ") << message;
-  // Whoever holds the mutex may hang; ending must not wait for that.
+  // The thread that holds the mutex may hang, so wait only briefly.
   const bool locked = runtime_->mutex().TryLockFor(std::chrono::seconds(2));
   MPI_Abort(MPI_COMM_WORLD, code);
   if (locked) runtime_->mutex().Unlock();

@@ -1,8 +1,8 @@
 // Ranks that are processes, joined by MPI.
 //
-// Open MPI grants MPI_THREAD_SERIALIZED at most cheaply: every MPI call of the
-// process is made under one mutex, and none that waits is ever made except in
-// Split. Operations progress while some Pending is tested or waited for.
+// Open MPI's cheap thread support ends at MPI_THREAD_SERIALIZED. So the process
+// makes every MPI call under one mutex, and only Split makes calls that wait.
+// Operations progress while any Pending is tested or waited for.
 #pragma once
 
 #include <mpi.h>
@@ -36,15 +36,16 @@ class MpiRuntime {
   TimedMutex mutex_;
 };
 
-// The text of an MPI error; OK for MPI_SUCCESS. `call` names what failed.
+// The Status of an MPI error code; OK for MPI_SUCCESS. `call` names the call.
 absl::Status MpiStatus(int error, std::string_view call);
 
-// MPI_Comm_dup, but ranks that wait for others sleep.
+// MPI_Comm_dup, but ranks sleep while they wait for others.
 int DuplicateAsleep(MPI_Comm comm, MPI_Comm* copy);
 
 class MpiCommunicator : public Communicator {
  public:
-  // Counts in MPI are ints. Larger operations are cut; tests cut small ones.
+  // Counts in MPI are ints, so larger operations are split; tests split small
+  // ones.
   static constexpr int64_t kLargest = int64_t{1} << 28;
 
   // Takes `comm` over. No call carries more than `largest` elements of all
@@ -84,7 +85,7 @@ class MpiCommunicator : public Communicator {
 
   const std::shared_ptr<MpiRuntime> runtime_;
   MPI_Comm comm_;
-  // For the messages inside ReduceScatter, so that they meet no Send's.
+  // For the messages inside ReduceScatter, so that they match no Send or Recv.
   MPI_Comm pieces_comm_ = MPI_COMM_NULL;
   // How many so far.
   int64_t reduce_scatters_ ABSL_GUARDED_BY(runtime_->mutex()) = 0;

@@ -45,7 +45,8 @@ absl::Status MpiReduceScatter::PostNext(Piece& piece) {
         std::make_unique_for_overwrite<std::byte[]>(bytes * (a_.size - 1));
   }
   const int n = static_cast<int>(piece.count);
-  // Every rank begins with its right neighbour: no one is everybody's first.
+  // Every rank begins with its right neighbour, so that no rank is first for
+  // all.
   for (int step = 1; step < a_.size; ++step) {
     const int from = (a_.rank + a_.size - step) % a_.size;
     const int slot = from < a_.rank ? from : from - 1;

@@ -1,9 +1,8 @@
-// Reduce-scatter between processes, piece by piece, every pair of ranks
-// directly and summed in the order of ranks: the same bits as ranks that are
-// threads get.
+// Reduce-scatter between processes, piece by piece. Ranks send directly to each
+// other and sum in the order of ranks, so they get the same bits as threads.
 //
 // MPI_Ireduce_scatter_block of Open MPI 4.1 reduces everything to rank 0 and
-// scatters from there: more bytes, and all of them past one rank.
+// scatters from there, which sends more bytes, all of them through one rank.
 #pragma once
 
 #include <mpi.h>
@@ -40,7 +39,8 @@ class MpiReduceScatter : public Pending {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(runtime->mutex());
 
  private:
-  // A piece under way: what all others send of it, and our sends to them.
+  // A piece under way: the receives from all other ranks, and the sends to
+  // them.
   struct Piece {
     int64_t first = 0;
     int64_t count = 0;

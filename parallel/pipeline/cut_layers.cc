@@ -10,15 +10,15 @@
 namespace delink {
 namespace {
 
-// A cut of the first layers: what its largest chunk costs and the sum of the
-// squares, which is least where chunks are even; and where its last begins.
+// A cut of the first layers: the cost of its largest chunk, and the sum of the
+// squares, which is least if chunks are even; and where its last chunk begins.
 struct Cut {
   std::pair<int64_t, int64_t> cost;
   size_t begin = 0;
 };
 
-// Sums of the first layers, in whole parts of the largest cost, so that cuts
-// that are as good are equal, in whatever order they are added up.
+// Sums of the first layers, in integer parts of the largest cost, so that
+// equally good cuts compare equal, in whatever order they are summed.
 std::vector<int64_t> Sums(std::span<const double> costs) {
   constexpr double kParts = 1 << 16;
   const double largest = *std::max_element(costs.begin(), costs.end());
@@ -56,7 +56,8 @@ std::vector<int> CutByCost(std::span<const double> costs, int chunks) {
                         before.cost.second + last * last},
                .begin = begin};
   };
-  // By chunks, less one, and layers: the best cut of these into those.
+  // By number of chunks, less one, and number of layers: the best cut of so
+  // many layers into so many chunks.
   std::vector<std::vector<Cut>> best(count, std::vector<Cut>(layers + 1));
   for (size_t n = 1; n <= layers; ++n) best[0][n] = added({}, 0, n);
   for (size_t k = 1; k < count; ++k) {

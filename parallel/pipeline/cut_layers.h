@@ -1,6 +1,6 @@
-// Where a model is cut into the chunks of a pipeline. Both give the chunk of
-// each layer, from 0 up, never falling; each chunk has a layer at least. Pure:
-// all ranks find the same.
+// Where a model is cut into the chunks of a pipeline. Both functions return the
+// chunk of each layer, ascending from 0; each chunk has at least one layer.
+// They are pure, so all ranks find the same.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace delink {
 
-// By chunk, how many blocks it has: the first has the prologue besides, the
-// last the epilogue.
+// `blocks`: the number of blocks of each chunk. The first chunk also has the
+// prologue, the last the epilogue.
 std::vector<int> CutByBlocks(std::span<const int64_t> blocks);
 
-// By layer what it costs, prologue and epilogue too. The chunk that costs most,
-// for which all others wait, costs as little as can be. What is before it is
-// cut likewise; of cuts that are as good, the one with more in front. Costs are
-// rounded to 2^-16 of the largest. O(chunks x layers^2).
+// `costs`: the cost of each layer, prologue and epilogue included. Minimises
+// the largest chunk's cost, because all others wait for that chunk; then the
+// sum of squared costs, so that chunks are even. The layers before each chunk
+// are cut by the same rule. Of equal cuts it takes the one with more layers in
+// front. Costs are rounded to 2^-16 of the largest. O(chunks x layers^2).
 std::vector<int> CutByCost(std::span<const double> costs, int chunks);
 
 }  // namespace delink

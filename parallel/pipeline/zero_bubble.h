@@ -1,8 +1,8 @@
-// Zero-bubble ZB-H1 (arXiv 2401.10241): 1F1B whose backwards are in two halves.
-// The next stage to go backward waits for the first one alone; the second fills
-// what would be idle at the end. Stage p is p second halves behind, so that all
-// stages hold as many micro-batches as the first, and the first goes backward
-// whole.
+// Zero-bubble ZB-H1 (arXiv 2401.10241): 1F1B with each backward in two halves.
+// The stage before waits only for the first half; the second halves fill time
+// that would be idle at the end. Stage p delays its second halves by p, so that
+// all stages hold as many micro-batches as the first stage. The first stage
+// runs whole backwards.
 //
 //   3 stages, 5 micro-batches, a capital letter backward or its first half,
 //   ' the second half; a whole backward takes twice as long:
@@ -10,10 +10,10 @@
 //     stage 1   . a b . A c B ' d C ' e D ' E ' '
 //     stage 2   . . a A b B c C ' d D ' e E ' ' '
 //
-// Of P stages with M micro-batches, where a forward and the halves take as long
-// as each other, (P - 1) / (3 M + P - 1) of the time is idle where 1F1B leaves
-// (P - 1) / (M + P - 1): less, not none, because what follows, the norm of all
-// gradients, waits for all stages.
+// With P stages and M micro-batches, if a forward and each half take equal
+// time, the idle share of the time is (P - 1) / (3 M + P - 1), where 1F1B has
+// (P - 1) / (M + P - 1). It is not zero, because the norm of all gradients,
+// which follows, waits for all stages.
 #pragma once
 
 #include <cstdint>

@@ -30,8 +30,8 @@ std::string LockPath(const std::string& folder) {
   return JoinPath(folder, kLock);
 }
 
-// Whether `path`, from the folder on, still leads to this open file: whoever
-// held the lock before has removed the file that it was on.
+// Whether `path`, from the folder on, still leads to this open file: the
+// previous holder of the lock may have removed it.
 bool IsStillAt(int file, int folder, const char* path) {
   struct stat open, there;
   return ::fstat(file, &open) == 0 && ::fstatat(folder, path, &there, 0) == 0 &&
@@ -46,7 +46,7 @@ std::string ReadHolder(int file) {
   return who.empty() ? "it has just begun" : who;
 }
 
-// For people alone: what cannot be written is missed by nobody else.
+// Only people read this, so a failed write is ignored.
 void WriteHolder(int file) {
   const std::string who = absl::StrCat(
       "process ", static_cast<int64_t>(::getpid()), " on ", HostName(), "\n");

@@ -1,13 +1,12 @@
-// One process at a time works in a folder: whoever holds the lock on the file
-// `lock` in it. The system gives the lock up when its holder dies, however it
-// dies; a file that was left by one is taken over.
+// Only one process at a time works in a folder: the one that holds the lock on
+// the folder's file `lock`. The system releases the lock when its holder dies,
+// however it dies. A file that a dead process left is taken over.
 //
-// Between machines it holds where their file system's locks do: NFS (version 4,
-// or 3 with its lock service; a client that is gone keeps its lock until the
-// server's lease runs out, a minute or two), Lustre mounted with `flock`, GPFS,
-// CephFS. NFS mounted with `nolock` or `local_lock` tells apart the processes
-// of each machine alone. A file system without locks is warned of, and gone on
-// with.
+// It works between machines if the file system's locks do: NFS (version 4, or 3
+// with its lock service; a lost client keeps its lock until the server's lease
+// ends, a minute or two), Lustre mounted with `flock`, GPFS, CephFS. NFS
+// mounted with `nolock` or `local_lock` only excludes processes of the same
+// machine. On a file system without locks it warns and continues.
 #pragma once
 
 #include <memory>
@@ -22,16 +21,16 @@ namespace delink {
 
 class FolderLock {
  public:
-  // Makes the folder where there is none. AlreadyExists, which names the
-  // process, where another one holds the lock.
+  // Makes the folder if it does not exist. AlreadyExists, with the process's
+  // name: another process holds the lock.
   static absl::StatusOr<std::unique_ptr<FolderLock>> Take(
       const std::string& folder);
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
-  // Removes the file, and a folder that Take made and that is empty.
+  // Removes the file, and the folder if Take made it and it is empty.
   ~FolderLock();
 
-  // The folder, with the file in it, has been renamed.
+  // Tells the lock that the folder, with the file in it, was renamed.
   void Moved(const std::string& folder) { folder_ = folder; }
 
  private:

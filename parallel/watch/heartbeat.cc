@@ -30,8 +30,8 @@ std::string FileName(const std::string& folder, int rank) {
   return JoinPath(folder, absl::StrFormat("rank-%05d", rank));
 }
 
-// One call, so that a reader sees the line before or after. What cannot be
-// written is missed by nobody but a reader.
+// One call, so that a reader sees either the old or the new line. A failed
+// write is ignored: only readers notice it.
 void WriteLine(int file, int index, std::array<char, kLine>& line, int length) {
   const int used = std::clamp(length, 0, kLine - 1);
   std::memset(line.data() + used, ' ', kLine - 1 - used);
@@ -156,7 +156,8 @@ Sighting ReadHeartbeat(const std::string& folder, int rank) {
   }
   if (lines.size() > 1) seen.compute = ParseDoing(lines[1]);
   if (lines.size() > 2) seen.network = ParseDoing(lines[2]);
-  // Left while we looked: the file is gone, and then the lock.
+  // If the rank left meanwhile, it removed the file before it released the
+  // lock.
   if (locks != 0 && !HeldBySomebody(file)) {
     seen.left = !PathExists(FileName(folder, rank));
     seen.dead = !seen.left;

@@ -1,17 +1,16 @@
-// Where a rank is, in a small file that others can read when the rank itself no
-// longer answers: killed, stopped, or in an endless loop.
+// Shows what a rank is doing, in a small file that others can read even if the
+// rank no longer answers: killed, stopped, or in an endless loop.
 //
 // folder/rank-00002 holds three lines of text of fixed width: how often the
 // rank's watchdog thread has beaten, and what each lane has begun last, or what
-// compute waits for. A rank holds a lock on its file, which the system gives up
-// when the process dies, however it dies. A rank that ends as it should removes
-// the file, the last one the folder; what a dead one leaves is there to be
+// compute waits for. A rank holds a lock on its file, which the system releases
+// when the process dies, however it dies. A rank that ends normally removes its
+// file, and the last rank the folder. The file of a dead rank stays and can be
 // read.
 //
-// Lines are written without being synced: for ranks of one machine they are
-// exact at any moment, for those of others as fresh as the file system lets
-// them be. File systems without locks are found out; there a death shows in
-// beats that cease.
+// Lines are not synced: ranks of the same machine always read the current
+// state, other ranks what the file system shows them. File systems without
+// locks are detected; there a death shows because the beats stop.
 #pragma once
 
 #include <array>
@@ -38,9 +37,9 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
   ~Heartbeat();  // Leave()
 
-  // A lane begins something; those that exchange go as one, the network lane.
-  // One thread for compute and one for all others, or one for all, which then
-  // does one thing at a time.
+  // A lane begins something. All lanes that exchange count as one, the network
+  // lane. Compute has one thread and the other lanes another; or one thread
+  // runs all lanes, one thing at a time.
   void Begin(Lane lane, int64_t step, std::string_view what);
   // Compute waits for this; empty: no longer. On compute's thread.
   void Wait(int64_t step, std::string_view what);
@@ -49,8 +48,8 @@ class Heartbeat {
 
   // Still there. One thread.
   void Beat();
-  // The rank ends, well or with an error that it tells by itself: its death is
-  // no surprise from here on.
+  // The rank ends, normally or with an error that it reports itself. From here
+  // on its end is no accident.
   void Leave();
 
  private:
@@ -73,13 +72,13 @@ class Heartbeat {
   std::atomic<bool> left_ = false;
 };
 
-// What can be seen of a rank.
+// What a rank's file shows.
 struct Sighting {
   struct Doing {
     int64_t count = 0;  // things the lane has begun
     int64_t step = 0;
     std::string what;    // empty: nothing yet
-    bool waits = false;  // for that
+    bool waits = false;  // for `what`
   };
   bool left = false;  // it has ended, and not by accident
   bool dead = false;  // it has ended by accident
@@ -88,8 +87,8 @@ struct Sighting {
 };
 Sighting ReadHeartbeat(const std::string& folder, int rank);
 
-// An error that names the process if any rank, of whichever run, lives in
-// `folder`, which need not exist.
+// An error that names the process if a living rank of any run has a heartbeat
+// in `folder`, which need not exist.
 absl::Status CheckNobodyLives(const std::string& folder);
 
 }  // namespace delink

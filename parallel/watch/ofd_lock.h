@@ -1,5 +1,5 @@
-// Locks on whole files that belong to the open file: threads that open a file
-// each hold their own, and the system gives a lock up when its holder dies,
+// Locks on whole files that belong to the open file: threads that each open a
+// file hold separate locks. The system releases a lock when its holder dies,
 // however it dies.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace delink {
 
-// 0, or errno: EAGAIN or EACCES where somebody else holds it; anything else
-// where the file system has no locks.
+// 0, or errno: EAGAIN or EACCES if another holds the lock, anything else if the
+// file system has no locks.
 inline int TryLockWhole(int file) {
   struct flock lock = {};
   lock.l_type = F_WRLCK;

@@ -22,7 +22,7 @@ Mutex mutex;
 int catchers ABSL_GUARDED_BY(mutex) = 0;
 std::array<struct sigaction, kCaught.size()> before ABSL_GUARDED_BY(mutex);
 
-// What a handler may do is little: atomics, signal and raise are on the list.
+// A handler may do little: atomics, signal and raise are allowed.
 void Handle(int signal) {
   if (signal == SIGUSR1) {
     save_requests.fetch_add(1);
@@ -30,7 +30,7 @@ void Handle(int signal) {
   }
   int none = 0;
   if (stop_signal.compare_exchange_strong(none, signal)) return;
-  // Somebody is in a hurry. Delivered when this handler returns.
+  // The second request. Delivered when this handler returns.
   ::signal(signal, SIG_DFL);
   raise(signal);
 }

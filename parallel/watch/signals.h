@@ -1,6 +1,6 @@
 // Signals that a run answers: SIGINT and SIGTERM ask it to stop, SIGUSR1 asks
-// for a checkpoint. A handler can reach nothing but variables of the process,
-// so these are the process's.
+// for a checkpoint. A handler reaches only global variables, so there is one
+// state per process.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,10 @@
 
 namespace delink {
 
-// Catches the three signals while at least one of these lives; before and after
-// they do what they did. A second SIGINT or SIGTERM ends the process at once.
-// The first to live forgets what was caught before it.
+// Catches the three signals while at least one SignalCatcher lives; before and
+// after, the signals have their previous effect. A second SIGINT or SIGTERM
+// ends the process at once. The first SignalCatcher forgets signals caught
+// before.
 class SignalCatcher {
  public:
   SignalCatcher();
@@ -19,12 +20,12 @@ class SignalCatcher {
   SignalCatcher& operator=(const SignalCatcher&) = delete;
 };
 
-// From here on a write that cannot be made, to a pipe that nobody reads any
-// more (SIGPIPE) or beyond the limit of a file's size (SIGXFSZ), fails, in
-// place of ending this process or those that it starts.
+// From here on an impossible write fails instead of ending this process or
+// those that it starts: to a pipe without readers (SIGPIPE) or beyond the limit
+// of a file's size (SIGXFSZ).
 void LetWritesFail();
 
-// Ends the process as SIGPIPE does where nobody has let writes fail.
+// Ends the process as SIGPIPE does without LetWritesFail.
 [[noreturn]] void EndOfBrokenPipe();
 
 // The SIGINT or SIGTERM that was caught; 0 for none.

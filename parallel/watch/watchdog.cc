@@ -18,14 +18,14 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kTick(100);
-// So long a wait is ordinary, and not worth a look at the others.
+// A wait up to this is ordinary, and no reason to look at the others.
 constexpr milliseconds kOrdinary(700);
-// Somebody asked for an end, perhaps because a rank died: mpirun leaves a
-// second.
+// The same after a signal to stop, perhaps because a rank died: mpirun then
+// leaves one second.
 constexpr milliseconds kOrdinaryAtEnd(150);
-// What the speaker has before the others act for it.
+// The time that the speaker has before the others act for it.
 constexpr milliseconds kSpeakerTime(3000);
-// A file a rank: not too often where there are many.
+// A look reads one file per rank, so many ranks look less often.
 constexpr milliseconds kLookPerRank(5);
 
 std::string Where(const Sighting& seen) {
@@ -34,7 +34,7 @@ std::string Where(const Sighting& seen) {
   std::string text =
       absl::StrFormat("in step %d, %s%s", compute.step,
                       compute.waits ? "waiting for " : "", compute.what);
-  // Lanes on threads of their own do two things at a time.
+  // If lanes have their own thread, a rank does two things at a time.
   if (seen.network.step == compute.step && !seen.network.what.empty() &&
       seen.network.what != compute.what) {
     absl::StrAppend(&text, " (network lane: ", seen.network.what, ")");
@@ -50,8 +50,7 @@ std::vector<int> Those(const std::vector<Suspect>& ranks, auto&& guilty) {
   return found;
 }
 
-// Those of `candidates` behind the others of them; empty when all have come
-// equally far.
+// Those of `candidates` that are behind the others; empty if all are equal.
 std::vector<int> Behind(const std::vector<Suspect>& ranks,
                         const std::vector<int>& candidates) {
   if (candidates.empty()) return {};
@@ -66,7 +65,7 @@ std::vector<int> Behind(const std::vector<Suspect>& ranks,
   return behind.size() < candidates.size() ? behind : std::vector<int>();
 }
 
-// Those that the others wait for; empty where nothing tells them apart.
+// Those that the others wait for; empty if nothing tells them apart.
 std::vector<int> Stuck(const std::vector<Suspect>& ranks, bool alike) {
   const std::vector<int> all =
       Those(ranks, [](const Suspect& r) { return !r.seen.left; });
@@ -97,8 +96,7 @@ std::string Accuse(const std::vector<Suspect>& ranks,
   return text;
 }
 
-// What one that is not to blame is kept in, of them a rank that waits if any
-// does.
+// What the culprits keep another living rank from: one that waits, if any does.
 std::string Kept(const std::vector<Suspect>& ranks,
                  const std::vector<int>& culprits) {
   std::vector<int> living =
@@ -113,7 +111,7 @@ std::string Kept(const std::vector<Suspect>& ranks,
   return absl::StrCat("; ", Accuse(ranks, {rank}, " was "));
 }
 
-// Where all are of whom none is to blame.
+// Where all ranks are, if none is to blame.
 std::string WhereAllAre(const std::vector<Suspect>& ranks) {
   const std::string first = Where(ranks[0].seen);
   const bool together = std::ranges::all_of(ranks, [&](const Suspect& r) {
@@ -146,7 +144,7 @@ Verdict Judge(const std::vector<Suspect>& ranks, milliseconds waited,
     bool where = true;
     const char* how = " gives no sign of life, stopped or cut off: it was ";
     if (verdict.culprits.empty()) {
-      // Who left just now is not what the others have waited for so long.
+      // The others have not waited so long for a rank that left just now.
       verdict.culprits = Those(
           ranks, [](const Suspect& r) { return r.seen.left && r.silent; });
       how = " has ended";
@@ -176,7 +174,7 @@ absl::StatusOr<std::unique_ptr<Watchdog>> Watchdog::Start(Communicator& comm,
                                                           Options options) {
   absl::Status status;
   if (comm.rank() == 0) {
-    // What ranks that died have left.
+    // Remove files that dead ranks left.
     status = RemoveAll(options.folder);
     if (status.ok()) status = MakeDirectories(options.folder);
   }
@@ -231,7 +229,7 @@ std::vector<Suspect> Watchdog::Look(Clock::time_point now) {
 bool Watchdog::Tick(Clock::time_point now) {
   heartbeat_->Beat();
   const int64_t begun = heartbeat_->begun();
-  // When this process was itself stopped, or starved, time means nothing.
+  // If this process was itself stopped, or starved, elapsed time means nothing.
   const bool slept = now - last_tick_ > 10 * kTick;
   last_tick_ = now;
   if (begun != begun_ || slept) {
@@ -252,7 +250,7 @@ bool Watchdog::Tick(Clock::time_point now) {
   if (guilty_since_ == Clock::time_point()) guilty_since_ = now;
   const bool speaks = rank_ == verdict.speaker;
   if (!speaks && now - guilty_since_ < kSpeakerTime) return false;
-  // What comes of it is no accident of this rank.
+  // The end that follows is no accident of this rank.
   heartbeat_->Leave();
   options_.end(verdict.message);
   return true;

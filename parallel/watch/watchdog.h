@@ -5,11 +5,10 @@
 // - A rank that died is found within about a second, as soon as another waits
 //   for it.
 // - A rank that is stopped, or in an endless loop, is found when others have
-//   waited for `patience`. One that is slow for longer than that is taken for
-//   stuck.
+//   waited for `patience`. A rank that is slow for longer counts as stuck.
 //
-// Ranks that are alive come to the same verdict, each from the heartbeats
-// (parallel/watch/heartbeat.h); the lowest of them speaks.
+// Each living rank reaches the same verdict from the heartbeats
+// (parallel/watch/heartbeat.h); the lowest of them ends the run.
 #pragma once
 
 #include <chrono>
@@ -41,12 +40,12 @@ struct Verdict {
   int speaker = 0;            // the lowest rank that can be counted on
 };
 
-// By the ranks' heartbeats alone. Before `waited` reaches `patience` only the
-// dead are found guilty; a patience of zero has no end. Then those are who give
-// no sign of life; else those who have ended, some time ago; else those who do
-// not wait for others; and of them, or of all where all wait, who has begun
-// least, if `alike`: ranks run equal programs, so that this says who is behind.
-// A pure function.
+// Finds the culprits from the heartbeats alone. Before `waited` reaches
+// `patience` (0: never) only dead ranks are. After that, culprits are the first
+// of these that exist: silent ranks; ranks that ended some time ago; ranks that
+// do not wait for others (all ranks, if all wait). In the last case, if
+// `alike`, only those that have begun least are: ranks run equal programs, so
+// these are behind. A pure function.
 Verdict Judge(const std::vector<Suspect>& ranks,
               std::chrono::milliseconds waited,
               std::chrono::milliseconds patience, bool alike = true);
@@ -61,8 +60,8 @@ class Watchdog {
     std::function<void(std::string_view message)> end;
   };
 
-  // A collective of `comm`; makes the folder anew. Alone, a rank has nobody to
-  // wait for: its heartbeat is kept, and no thread.
+  // A collective of `comm`; makes the folder anew. A single rank has no other
+  // to wait for: it keeps a heartbeat, but starts no thread.
   static absl::StatusOr<std::unique_ptr<Watchdog>> Start(Communicator& comm,
                                                          Options options);
   Watchdog(const Watchdog&) = delete;
@@ -75,7 +74,7 @@ class Watchdog {
   using Clock = std::chrono::steady_clock;
   struct Pulse {
     int64_t beats = -1;
-    Clock::time_point since;  // when it was first seen to be so
+    Clock::time_point since;  // when these were first seen
   };
 
   Watchdog(int rank, int ranks, Options options,

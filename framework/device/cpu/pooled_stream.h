@@ -1,6 +1,5 @@
-// A stream of the CPU whose kernels run over threads of their own, instead of
-// those that the thread which calls would take (OpenMP's): that of a lane which
-// works beside one that computes.
+// A CPU stream whose kernels run on the threads of a pool instead of the
+// caller's OpenMP threads: for a lane that works beside the computing one.
 #pragma once
 
 #include <memory>
@@ -10,13 +9,13 @@
 
 namespace delink {
 
-// As a stream of `device`, which is a CPU; the pool stays until it goes and
-// serves no other thread meanwhile. Results do not depend on it: kernels cut
-// their work as ever. Optimizers' kernels look for it (framework/optim/cpu);
-// others compute as on any stream.
+// A stream of `device`, which is a CPU. The pool outlives the stream and serves
+// no other thread meanwhile. Results do not depend on the pool: kernels divide
+// their work as always. Only optimizers' kernels use it (framework/optim/cpu);
+// others run as on any stream.
 std::unique_ptr<Stream> NewPooledStream(Device& device, ThreadPool& pool);
 
-// Null where the stream has none.
+// Null if the stream has none.
 ThreadPool* PoolOf(Stream& stream);
 
 }  // namespace delink

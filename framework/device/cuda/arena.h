@@ -1,11 +1,11 @@
-// The memory that Delink takes of a CUDA device: one pool of the runtime's,
-// which grows when there is not enough in it and keeps what was freed for what
-// comes next, until it is trimmed.
+// The memory that Delink takes from a CUDA device: one memory pool of the
+// runtime. It grows when needed, and keeps freed memory for later allocations
+// until it is trimmed.
 //
-// The driver joins and cuts what is free, but a block lies in one piece of what
-// it once asked for: a large block after many small ones were freed and others
-// taken in their place may need new memory. So whoever frees most of it and
-// then takes something else trims it in between.
+// The driver joins and splits free memory, but a block never spans two of the
+// pool's reservations. So after many small blocks were freed, and partly taken
+// again, a large block may need new memory. Therefore, after freeing most of
+// the memory, trim the pool before other allocations.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -23,10 +23,10 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // False where there is not so much, also after a trim. Any stream may use it
-  // at once.
+  // False if the memory does not suffice even after a trim. Any stream may use
+  // the block at once.
   bool Take(int64_t bytes, void** address);
-  // Waits for all work of the device, as somebody may still use it.
+  // Waits for all work of the device, because some may still use the block.
   void Give(void* address);
   void Trim();
 
@@ -38,7 +38,7 @@ class Arena {
   int64_t Get(cudaMemPoolAttr attribute) const;
 
   cudaMemPool_t pool_ = nullptr;
-  cudaStream_t stream_ = nullptr;  // in whose order it is taken and given
+  cudaStream_t stream_ = nullptr;  // orders Take and Give
 };
 
 }  // namespace delink::cuda

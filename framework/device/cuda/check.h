@@ -1,5 +1,5 @@
 // Errors of the CUDA runtime. Anything but running out of memory is fatal: the
-// message names file, line, rank, the call and what the runtime says of it.
+// message names file, line, rank, the call and the runtime's error.
 //
 //   DELINK_CUDA_CHECK(cudaEventRecord(event, stream));
 #pragma once

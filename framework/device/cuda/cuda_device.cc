@@ -1,11 +1,11 @@
 // A CUDA device, over the runtime API.
 //
 // Memory comes from one arena (arena.h). Streams are the runtime's, which do
-// not wait for the default one. What kernels need beside their arguments
-// (stream.h) a stream takes when it is prepared or first launches; streams that
+// not wait for the default one. A stream allocates the scratch of kernels
+// (stream.h) when it is prepared or launches its first kernel; streams that
 // only copy never do. Small copies go through pinned memory (staging.h). A
-// stream that is done with goes on to the next who wants one, with its staging;
-// once one is prepared, another is there for who copies beside it.
+// stream that is no longer used is reused with its staging; once one is
+// prepared, another is ready for copies beside it.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -46,7 +46,7 @@ class CudaEvent final : public Event {
   cudaEvent_t handle_ = nullptr;
 };
 
-// What streams hand on to each other.
+// The parts of a stream that the next one reuses.
 struct Channel {
   cudaStream_t stream;
   std::unique_ptr<cuda::Staging> staging;
@@ -93,11 +93,11 @@ class CudaDevice final : public Device {
     DELINK_CHECK_EQ(bytes_in_use(), 0) << "device memory was not freed";
   }
 
-  // A thread has a current device, for which calls are meant.
+  // CUDA calls apply to the thread's current device.
   void Use() const { DELINK_CUDA_CHECK(cudaSetDevice(ordinal_)); }
   int multiprocessors() const { return facts_.multiprocessors; }
 
-  // Of what the device takes for itself.
+  // Memory of the device's overhead.
   absl::StatusOr<void*> TakeOwn(int64_t bytes, std::string_view what) {
     DELINK_ASSIGN_OR_RETURN(void* const address, Take(bytes, what));
     ledgers_.own.Take(address, bytes, what);
@@ -126,7 +126,8 @@ class CudaDevice final : public Device {
     idle_.push_back(std::move(channel));
   }
 
-  // What a library takes is what then is free no longer, whoever took it.
+  // A library's memory is measured as the decrease of free memory, whoever took
+  // it.
   cuda::Resident& Kept(std::unique_ptr<cuda::Resident> (*make)()) {
     const MutexLock lock(mutex_);
     std::unique_ptr<cuda::Resident>& kept = kept_[make];
@@ -187,7 +188,7 @@ class CudaDevice final : public Device {
               unpin(address);
             }};
   }
-  // Whether all of it is of AllocateHost, and was pinned.
+  // Whether all of it was allocated by AllocateHost, and pinned.
   bool IsPinned(const void* host, int64_t bytes) {
     const auto* const begin = static_cast<const char*>(host);
     const MutexLock lock(mutex_);
@@ -293,7 +294,7 @@ class CudaDevice final : public Device {
   cuda::Arena arena_;
   Mutex mutex_;
   std::vector<Channel> idle_ ABSL_GUARDED_BY(mutex_);
-  // By begin, bytes: what AllocateHost has handed out.
+  // Bytes by begin: the pinned blocks of AllocateHost.
   std::map<const char*, int64_t> pinned_ ABSL_GUARDED_BY(mutex_);
   std::map<std::unique_ptr<cuda::Resident> (*)(),
            std::unique_ptr<cuda::Resident>>

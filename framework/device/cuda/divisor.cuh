@@ -1,5 +1,5 @@
-// Division by a number that is known when a kernel is launched, as a product:
-// that of 64 bits is a call of a subroutine on the device.
+// Division by a number that is known when a kernel is launched, computed as a
+// product: on the device a 64-bit division is a call of a subroutine.
 //
 //   const Divisor heads(H);                      // on the host
 //   const int64_t n = heads.Quotient(row);       // row / H, in the kernel
@@ -11,8 +11,8 @@
 
 namespace delink::cuda {
 
-// Of numbers from 0 on whose product with the divisor is below 2^64. With
-// m = floor(2^64 / d) + 1 <= (2^64 + d) / d the quotient is that of a m by 2^64
+// Divides numbers from 0 on whose product with the divisor is below 2^64. With
+// m = floor(2^64 / d) + 1 <= (2^64 + d) / d, a / d is a m / 2^64, rounded down
 // (Granlund and Montgomery, "Division by invariant integers using
 // multiplication", 1994).
 class Divisor {

@@ -17,7 +17,7 @@ namespace {
 constexpr int kLeastMajor = 8;  // Ampere: the first with bf16
 constexpr char kOnCpu[] = "; or compute on the CPU: run.device = \"cpu\"";
 
-// Of versions as CUDA counts them: 13020 is 13.2.
+// A version as CUDA counts them: 13020 is 13.2.
 std::string Version(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
@@ -32,7 +32,7 @@ std::string Visible() {
 
 absl::Status NoDevices(int error) {
   int driver = 0, runtime = 0;
-  // Neither says more than that it does not know.
+  // If a call fails, its version stays 0.
   (void)cudaDriverGetVersion(&driver);
   (void)cudaRuntimeGetVersion(&runtime);
   const auto code = static_cast<cudaError_t>(error);

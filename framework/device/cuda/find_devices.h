@@ -1,4 +1,4 @@
-// Which CUDA devices this machine has that we can use, and why it has none.
+// Which CUDA devices of this machine Delink can use, and why there are none.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ struct DeviceFacts {
   int64_t cache = 0;  // bytes of the L2 cache
 };
 
-// What is wrong where cudaGetDeviceCount gave `error`.
+// What is wrong if cudaGetDeviceCount returned `error`.
 absl::Status NoDevices(int error);
 
-// Of a device that there is. FailedPrecondition where no kernels are compiled
+// The facts of an existing device. FailedPrecondition: no kernels are compiled
 // for its architecture.
 absl::Status Examine(int ordinal, DeviceFacts* facts);
 

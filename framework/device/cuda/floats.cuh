@@ -5,8 +5,8 @@
 
 namespace delink::cuda {
 
-// kSize is 1, or a multiple of what a pack has of T; then `from` and `to` are
-// 16-byte aligned.
+// kSize is 1, or a multiple of Pack<T>::kSize; then `from` and `to` are 16-byte
+// aligned.
 template <int kSize, typename T>
 __device__ void LoadFloats(const T* from, float (&to)[kSize]) {
   if constexpr (kSize == 1) {

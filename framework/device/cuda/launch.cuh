@@ -1,4 +1,4 @@
-// The one way in which kernels are launched, and dynamic shared memory.
+// The only way to launch kernels, and dynamic shared memory.
 //
 //   Launch(ScaleKernel<float>, {blocks}, {256}, 0, stream, x, factor, n);
 //
@@ -19,18 +19,17 @@
 
 namespace delink::cuda {
 
-// Enqueues kernel(args...) on `stream`. Nothing is launched where the grid is
-// empty.
+// Enqueues kernel(args...) on `stream`. An empty grid launches nothing.
 template <typename... P>
 void Launch(void (*kernel)(P...), dim3 grid, dim3 block, int64_t shared_bytes,
             Stream& stream, std::type_identity_t<P>... args) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
   DELINK_CHECK_LE(shared_bytes, kMostSharedBytes);
-  // Makes its device the thread's.
+  // Makes the stream's device the thread's current one.
   const StreamInfo& info = InfoOf(stream);
   const void* const function = reinterpret_cast<const void*>(kernel);
-  // More than 48 KiB together with the kernel's static arrays, which are small,
-  // have to be asked for.
+  // A kernel must ask for more than 48 KiB, its static arrays included; these
+  // are small.
   if (shared_bytes > 32 * 1024) {
     DELINK_CUDA_CHECK(cudaFuncSetAttribute(
         function, cudaFuncAttributeMaxDynamicSharedMemorySize,

@@ -1,6 +1,6 @@
-// Sums of doubles in the order of their indices, with the bits that one thread
-// gets that adds one after the other. A sum that goes on where another call
-// stopped is therefore the same as one made at once, which no tree is.
+// Sums of doubles in the order of their indices, with the same bits as one
+// thread that adds one after the other. So a sum that continues where another
+// call stopped equals a sum in one call. A tree of sums would not.
 #pragma once
 
 #include "framework/device/cuda/reduce.cuh"

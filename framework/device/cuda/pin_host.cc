@@ -13,11 +13,11 @@ namespace delink::cuda {
 namespace {
 
 constexpr int64_t kPage = 4096;
-// Of less the driver is asked, which is as fast.
+// For less, the driver pins, which is as fast.
 constexpr int64_t kTouchedFrom = 32 * kHugePage;
 constexpr unsigned kMostThreads = 32;
 
-// Takes the pages of memory that was not touched before.
+// Touches memory for the first time, so that the system allocates its pages.
 void TouchPages(void* memory, int64_t bytes) {
   auto* const begin = static_cast<volatile char*>(memory);
   const unsigned cores = std::thread::hardware_concurrency();

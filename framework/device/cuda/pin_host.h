@@ -1,4 +1,4 @@
-// Pinned memory of the host, from which and to which a CUDA device copies while
+// Pinned memory of the host, which a CUDA device copies from and to while
 // nobody waits.
 #pragma once
 
@@ -8,13 +8,13 @@
 
 namespace delink::cuda {
 
-// Of the current device, for all of them; not initialised, with an address of
-// its own also where `bytes` is 0. Null where the driver grants none. Its
-// deleter is for a thread whose current device there is.
+// Pinned through the current device, for all devices; not initialised. The
+// address is unique even if `bytes` is 0. Null if the driver grants none. The
+// thread that deletes it must have a current device.
 //
-// Much of it is taken in huge pages, which all cores touch before it is pinned:
-// the driver's own pages, one after the other by one core, take half a second a
-// GiB, and are small ones for whoever updates what is in them.
+// Large blocks are made of huge pages, which all cores touch before pinning.
+// The driver's own pages are touched by one core, which takes half a second a
+// GiB, and are small, which slows updates in them.
 HostMemory PinHost(int64_t bytes);
 
 }  // namespace delink::cuda

@@ -26,9 +26,9 @@ __device__ T WarpMax(T value) {
   return value;
 }
 
-// Of a block of whole warps in x, at most 1024 threads; every thread calls and
-// gets the result. `partial` is shared memory for one T a warp; it may be used
-// again after the call.
+// The sum over a block of whole warps in x, at most 1024 threads. Every thread
+// calls it and gets the result. `partial` is shared memory for one T a warp; it
+// may be used again after the call.
 template <typename T>
 __device__ T BlockSum(T value, T* partial) {
   value = WarpSum(value);

@@ -1,5 +1,5 @@
-// What kernels on a CUDA device have for themselves; known without CUDA, so
-// that plans count it.
+// Memory that kernels on a CUDA device use themselves. This header needs no
+// CUDA, so that plans can count this memory.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace delink::cuda {
 
-// Each stream of them.
+// Of each stream.
 inline constexpr int64_t kScratchBytes = int64_t{32} << 20;
 
-// A block at most, of dynamic shared memory: two still fit into a
-// multiprocessor of 228 KiB, and one into 164 KiB.
+// The most dynamic shared memory of a thread block: two such blocks still fit
+// into a multiprocessor of 228 KiB, and one into 164 KiB.
 inline constexpr int64_t kMostSharedBytes = int64_t{100} << 10;
 
-// What the ledger calls it.
+// Its name in the ledger.
 inline std::string ScratchName(std::string_view stream) {
   return "scratch of stream " + std::string(stream);
 }

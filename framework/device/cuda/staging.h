@@ -1,10 +1,10 @@
-// Pinned host memory through which small copies go, so that the host need not
-// wait for them: from and to other host memory the runtime copies only once the
-// stream has got there.
+// Pinned host memory for small copies, so that the host need not wait for them.
+// (With other host memory the runtime makes the host wait until the stream
+// reaches the copy.)
 //
-// Copies to the device take their bytes at once, into a ring of segments that
-// are used again when the copies out of them are done. Copies to the host land
-// here, and are handed on when the stream is done. One stream at a time has it.
+// Copies to the device first put their bytes into a ring of segments. A segment
+// is reused when the copies out of it are done. Copies to the host land here
+// and are delivered when the stream is done. One stream at a time uses it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -21,7 +21,7 @@ class Staging {
   static constexpr int64_t kSegment = int64_t{1} << 20;  // bytes
   static constexpr int kSegments = 8;
   static constexpr int64_t kLanding = int64_t{64} << 10;
-  // Half the ring: a step's few copies find room without waiting.
+  // Half the ring, so that a step's few copies need not wait for room.
   static constexpr int64_t kLargest = kSegment * kSegments / 2;
 
   // `ledger`: of pinned memory; outlives it.
@@ -32,13 +32,13 @@ class Staging {
 
   void ToDevice(cudaStream_t stream, void* device, const void* host,
                 int64_t bytes);
-  // False, and nothing is done, where there is no room until the next
-  // DeliverToHost.
+  // If there is no room until the next DeliverToHost, does nothing and returns
+  // false.
   bool ToHost(cudaStream_t stream, void* host, const void* device,
               int64_t bytes);
-  // The stream is done: hands on what ToHost copied.
+  // Call it when the stream is done: delivers the bytes that ToHost copied.
   void DeliverToHost();
-  // Or drops it.
+  // Drops them instead.
   void Forget() { arrivals_.clear(), landed_ = 0; }
 
  private:

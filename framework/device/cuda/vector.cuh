@@ -16,7 +16,7 @@ struct BFloat16;  // framework/tensor
 
 namespace delink::cuda {
 
-// The type by which device code reads a table's dtype.
+// The device type for a table's element type.
 template <typename T>
 struct OnDevice {
   using Type = T;

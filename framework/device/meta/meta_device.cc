@@ -1,5 +1,5 @@
-// A device that only counts: the planner runs real code on it and reads off
-// what that code would have needed.
+// A device that only counts: the planner runs real code on it and reads off the
+// memory that the code would need.
 #include <atomic>
 #include <string>
 #include <utility>
@@ -16,7 +16,7 @@ constexpr uintptr_t kFirstAddress = uintptr_t{1} << 60;
 
 class MetaEvent final : public Event {};
 
-// Has what a stream of the imitated device has besides.
+// Accounts for the overhead of a stream of the imitated device.
 class MetaStream final : public Stream {
  public:
   MetaStream(int64_t bytes, std::string name, MemoryLedger& own)

@@ -10,8 +10,8 @@
 namespace delink {
 namespace {
 
-// Before every first call: NVTX finds its profiler on that, and what it then
-// writes another thread's call would read without an order between them.
+// Called before any other NVTX call: the first call finds the profiler and
+// writes state, which another thread's call would otherwise read in a race.
 void Initialize() {
   [[maybe_unused]] static const bool once = [] {
     nvtxInitialize(nullptr);
