@@ -37,7 +37,7 @@ struct BenchOptions {
   // If set, steps that visit only this many blocks are measured too.
   std::optional<int64_t> depth;
   std::vector<std::string> sets;  // other keys of their recipes, KEY=VALUE
-  int64_t repetitions = 0;  // steps of each case; 0: some seconds of them
+  int64_t repetitions = 0;        // steps of each case; 0: some seconds of them
 };
 
 struct BenchReport {

@@ -17,7 +17,7 @@ struct OpMeasure {
   Work work;
   Timing seconds;
   bool memory_bound = false;
-  double peak = 0;  // fraction of the machine's peak, at most about 1
+  double peak = 0;  // fraction of the machine's peak
 };
 
 // Uses the target's memory. A call finds nothing of the last one in the caches

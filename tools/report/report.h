@@ -10,7 +10,7 @@ namespace delink {
 
 struct ReportOptions {
   std::vector<std::string> runs;  // folders of runs, and of sweeps
-  std::string out;  // the file; an existing report is replaced
+  std::string out;                // the file; an existing report is replaced
 };
 
 // Writes the page. Returns one line for each thing that is missing or odd about
