@@ -1,5 +1,5 @@
 // ref/rotary.cc has the formulas. The sines and cosines of a token are computed
-// once for all its heads, and for all samples if it has the same position there.
+// once for all its heads, and for all samples with the same position.
 // They are f32, from angles reduced in double; reading a table would cost more.
 #include "layers/kernels/cpu/simd/rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
