@@ -52,7 +52,7 @@ installed_roots() {
   for nvcc in "${CUDAToolkit_ROOT:+$CUDAToolkit_ROOT/bin/nvcc}" \
     "${CUDA_PATH:+$CUDA_PATH/bin/nvcc}" "$(command -v nvcc || true)"; do
     [[ -x $nvcc && $("$nvcc" --version) =~ release\ 13\. ]] || continue
-    # It knows where it is, though it be called through a link or a script.
+    # nvcc knows its own folder, even if called through a link or a script.
     root=$("$nvcc" -v no_such_file 2>&1 | sed -n 's/^#\$ TOP=//p' || true)
     [[ ! -d $root ]] || realpath "$root"
   done
@@ -70,14 +70,14 @@ installed() {
   return 1
 }
 
-# The wheels that are wanted, those brought before among them.
+# The wanted wheels, with those from earlier calls.
 wanted() {
   local compiler=(bin/nvcc nvvm/bin/cicc include/crt/host_config.h
     include/cuda_runtime.h include/cccl/nv/target)
   if [[ -n $headers ]]; then
     installed "${compiler[@]:2}" ||
       printf '%s\n' nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl
-    # An installed cuDNN lacks nothing else for its attention to be built.
+    # With an installed cuDNN, its attention needs only this to be built.
     installed include/cudnn_frontend.h || ! installed include/cudnn.h ||
       echo nvidia-cudnn-frontend
     installed include/nvtx3/nvToolsExt.h || echo nvidia-nvtx
@@ -96,8 +96,8 @@ wanted() {
 # NAME==VERSION; nothing for a wheel that is not pinned.
 pinned() { grep -m 1 -o "^$1==[^ ]*" "$requirements" || true; }
 
-# What an earlier call brought in another version goes, with all else there, and
-# all of it is brought anew.
+# If an earlier call brought another version of a wheel, everything there is
+# deleted and brought again.
 earlier=()
 if [[ -d $stamps ]]; then
   mapfile -t there < <(ls "$stamps")
@@ -150,7 +150,7 @@ done
   "${platforms[@]}" --python-version 3.11 --implementation cp \
   --target "$fresh/site" --requirement "$fresh/requirements.txt"
 
-# Each wheel has a part of the toolkit under a folder of its own.
+# Each wheel has its part of the toolkit in its own folder.
 for part in "$fresh"/site/nvidia/{cu13,cudnn,nccl} "$fresh/site"; do
   for folder in bin include lib nvvm; do
     [[ -d $part/$folder ]] || continue

@@ -51,8 +51,8 @@ trap 'rm -rf "$work"' EXIT
 bundle=$work/delink
 mkdir -p "$bundle"/{bin,lib,libexec,recipes}
 
-# The libraries that a program or library loads, without those of every Linux
-# (libc's) and those that come with the GPU's machine.
+# The libraries that a program or library loads, except those of every Linux
+# (libc's) and those that the GPU's machine has (CUDA's).
 libc='c|m|dl|rt|pthread|resolv|util|anl|mvec'
 gpu='cuda|cudart|cublas|cublasLt|cudnn[^.]*|nccl|nvrtc|nvJitLink'
 libraries_of() {
@@ -84,8 +84,8 @@ for program in "${programs[@]}"; do
   take "$program" libexec
 done
 
-# Open MPI: its programs, its components but those for networks whose drivers a
-# host has or has not (UCX, libfabric, InfiniBand, PSM), and its texts.
+# Open MPI: its programs, its texts, and its components except those for
+# networks that need the host's drivers (UCX, libfabric, InfiniBand, PSM).
 directory_of_mpi() {
   ompi_info --parsable --path "$1" | sed 's/^[^:]*:[^:]*://'
 }

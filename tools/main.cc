@@ -29,9 +29,8 @@ bool NobodyReads(int descriptor) {
   return poll(&state, 1, 0) == 1 && (state.revents & POLLERR) != 0;
 }
 
-// The exit code of a command that would end with `code`, had all that it
-// printed been written. A pipe that is no more read ends it as it ends other
-// programs.
+// The exit code of a command that ends with `code` if all its output has been
+// written. If nobody reads its pipe any more, it ends as other programs do.
 int Written(int code) {
   if (std::cout.flush()) return code;
   if (NobodyReads(STDOUT_FILENO)) EndOfBrokenPipe();
@@ -40,7 +39,7 @@ int Written(int code) {
   return code == 0 ? tools::kExitFailure : code;
 }
 
-// What this process was started to do.
+// The command of this process, for comparison with other ranks.
 std::string StartedWith(const tools::CommandLine& line,
                         const char* const* argv) {
   if (line.command) return absl::StrCat("'delink ", argv[1], "'");
@@ -49,8 +48,8 @@ std::string StartedWith(const tools::CommandLine& line,
                       line.text.substr(0, line.text.find('\n')), ")");
 }
 
-// Whether all ranks are to do the same: else some would wait for what others
-// never begin.
+// Checks that all ranks have the same command. Otherwise some would wait for
+// others for ever.
 absl::Status AgreeOnCommand(World& world, const tools::CommandLine& line,
                             const char* const* argv) {
   if (world.size() == 1) return absl::OkStatus();

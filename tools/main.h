@@ -1,5 +1,5 @@
-// The `delink` program. A user's own repository has a main of its own that adds
-// a model:
+// The `delink` program. A user's own repository has its own main, which adds a
+// model:
 //
 //   int main(int argc, char** argv) {
 //     delink::ModelList models = delink::BuiltInModels();
@@ -12,10 +12,10 @@
 
 namespace delink {
 
-// Does what the arguments say (docs/cli.md) and returns the exit code: 0; 2 for
-// bad arguments or a bad recipe, before anything is written; 1 for everything
-// else. Call it first thing in main, once: it may begin the process anew
-// (layers/kernels/cpu/spin.h), and what came before with it.
+// Runs the command line (docs/cli.md) and returns the exit code: 0 for success;
+// 2 for bad arguments or a bad recipe, before anything is written; 1 for other
+// errors. Call it once, before all else in main: it may restart the process
+// (layers/kernels/cpu/spin.h), which then repeats any code before it.
 int Main(int argc, char** argv, ModelList models);
 
 }  // namespace delink

@@ -42,7 +42,7 @@ if [[ -n $corpus && ! -r $corpus ]]; then
   exit 2
 fi
 
-# What Debian's Open MPI needs to start as root and with more ranks than cores.
+# Debian's Open MPI needs these as root and with more ranks than cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 delink=build/program/tools/delink
@@ -50,13 +50,13 @@ delink=build/program/tools/delink
 # A part's title, the seconds so far, and what is expected to remain.
 heading() { printf '\n== %s (%d s so far%s)\n' "$1" "$SECONDS" "${2:+, $2}"; }
 
-# Kernels for GPUs take minutes to compile, wherever there is a CUDA toolkit.
+# With a CUDA toolkit, kernels for GPUs would take minutes to compile.
 has_gpu() {
   [[ $(nvidia-smi -L 2>/dev/null) == *GPU* ]] ||
     compgen -G "/dev/nvidia[0-9]*" >/dev/null
 }
 
-# Whether the build folder has been told to have them all the same.
+# Whether the build folder is configured with them anyway.
 asked_for_cuda() {
   grep -q -s "^DELINK_CUDA:.*=ON$" build/program/CMakeCache.txt
 }
@@ -89,8 +89,8 @@ build_corpus() {
     echo "using the corpus in $out/corpus"
     return
   fi
-  # Only a corpus that this script has begun may be replaced; another makes
-  # `data build` refuse.
+  # Only a corpus that this script has begun may be replaced; `data build`
+  # refuses to replace another.
   if [[ -e $out/corpus.source ]]; then
     rm -rf "$out/corpus"
   fi
@@ -114,7 +114,7 @@ metric() {  # the last value of KEY in the metrics of run NAME
   sed -n "s/.*\"$2\":\([^,}]*\).*/\1/p" "$out/$1/metrics.jsonl" | tail -n 1
 }
 
-# What the early layer saved: --corpus may be too short for it to pay.
+# The savings of Pseudo-to-Real; --corpus may be too short for any.
 gain() {
   awk -v fast="$(metric p2r seconds)" -v slow="$(metric scratch seconds)" \
     -v a="$(metric p2r validation_loss)" -v b="$(metric scratch validation_loss)" \
@@ -156,8 +156,8 @@ table() {
   row "peak memory of a rank, MiB" %.0f \
     "$(mebibytes "$(metric p2r peak_memory)")" \
     "$(mebibytes "$(metric scratch peak_memory)")"
-  # Unigrams are what a model knows that has learnt nothing of the order. A text
-  # of one's own may be too short to learn from.
+  # A model that has learnt nothing about order knows only unigrams. A user's
+  # own text may be too short to learn from.
   awk -v a="$entropy" -v b="$p2r" -v c="$scratch" -v own="$corpus" 'BEGIN {
     exit own == "" && (a - b < 0.8 || a - c < 0.8)
   }' || { echo "quickstart.sh: the models learnt too little" >&2; exit 1; }
@@ -175,7 +175,7 @@ if ! has_gpu && ! asked_for_cuda; then
   echo "no GPU with a driver here, so none of the kernels for one; to have them:" \
     "cmake --preset program -DDELINK_CUDA=ON (docs/cuda.md)"
 fi
-# And kernels for other processors than this one.
+# Likewise for kernels for other processors.
 cmake --preset program --log-level=WARNING -DDELINK_SIMD_TARGETS=NATIVE \
   "${cuda[@]}" >/dev/null
 cmake --build --preset program --target delink

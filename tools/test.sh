@@ -48,14 +48,14 @@ fi
 tools/bootstrap.sh --cuda --headers ||
   say "going on without the headers of CUDA"
 
-# The library that our tokenizer.json is held against; without it a test skips.
+# The library that our tokenizer.json is compared with; without it a test skips.
 python=${XDG_CACHE_HOME:-$HOME/.cache}/delink/python
 [[ -d $python/tokenizers ]] ||
   /usr/bin/python3 -m pip install --quiet --no-deps --target "$python" \
     tokenizers==0.23.3 ||
   say "going on without the tokenizers library"
 
-# What Debian's Open MPI needs to start as root and with more ranks than cores.
+# Debian's Open MPI needs these as root and with more ranks than cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
@@ -72,7 +72,7 @@ if [[ -n $full ]]; then
 fi
 
 jobs=$(env -u OMP_NUM_THREADS nproc)
-# Seconds, and those of all cores together, since the last call.
+# Wall seconds and CPU seconds of all cores since the last call.
 mark_wall=0
 mark_cpu=0
 took=()
@@ -80,7 +80,7 @@ times_file=$(mktemp)
 trap 'rm -f "$times_file"' EXIT
 took() {
   local user sys cpu
-  # The second line, as 1m2.345s, is of all that has ended.
+  # The second line, such as 1m2.345s, is of all ended processes.
   times >"$times_file"
   { read -r && read -r user sys; } <"$times_file"
   user=${user%.*} sys=${sys%.*}

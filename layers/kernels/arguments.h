@@ -1,32 +1,33 @@
-// What each kernel is given: plain structs that a CUDA device file reads too.
+// The arguments of each kernel: plain structs, also for CUDA device code.
 //
-// Contract, for all of them
+// Contract for all kernels
 // - Tensors are row-major. `void*` members point to the table's dtype T;
 //   statistics marked S and gradients of parameters marked P are f32 where T is
-//   f32 or narrower, else f64. Memory is the device's; nothing is owned.
-// - Gradients that are kept in bf16 (run.gradients) come from the table of
-//   bf16: of matrices as T, with a flag in the arguments, of others by way of
-//   RoundGradientArgs. Each call sums in f32, adds what is there and rounds
-//   once.
-// - Where T is bf16, numbers are widened to f32 as they are read, everything is
+//   f32 or narrower, else f64. Memory is the device's; the structs own nothing.
+// - Gradients that are kept in bf16 (run.gradients) use the bf16 table. A flag
+//   in the arguments makes a matrix's gradient T; other gradients are rounded
+//   by RoundGradientArgs. Each call sums in f32, adds the value in memory and
+//   rounds once.
+// - If T is bf16, inputs are widened to f32 when they are read, everything is
 //   computed and summed in f32 or better, and an output is rounded once, when
-//   it is stored: to the nearest number, a tie to the even one. Not-a-number
-//   stays that, what is too large becomes infinite. `accumulate` adds before
-//   that rounding. A matrix product may take numbers below 2^-126 for 0.
-//   Attention may round probabilities, and the gradients of scores, to bf16
-//   where it multiplies by them.
+//   it is stored: to the nearest number, ties to even. NaN stays NaN, and
+//   numbers that are too large become infinite. `accumulate` adds before that
+//   rounding. A matrix product may treat numbers below 2^-126 as 0. Attention
+//   may round probabilities and the gradients of scores to bf16 before it
+//   multiplies by them.
 // - Gradients of activations are written (`=`). Gradients of parameters obey
 //   `accumulate`: false writes the whole tensor, true adds to it (`+=`).
 // - An elementwise output may be exactly one of its inputs; otherwise buffers
 //   do not overlap.
-// - The same call gives the same bits, whatever the number of threads. A row
+// - The same call gives the same bits for any number of threads. A row
 //   (token) of an output depends on no other row unless the formula says so.
-// - A dimension may be 0: then there is nothing to do (parameter gradients are
-//   still zeroed when `accumulate` is false). Pointers that may be null say so.
-// - `positions` [B, T] is for rows that hold several documents: the place of
-//   each token in its own, counted from 0. At [b, 0] stands 0, at [b, t + 1] 0
-//   or one more than at [b, t]. Null: a row is one document, whose first token
-//   is at first_position where there is one (it is 0 beside positions).
+// - If a dimension is 0, a call does nothing, but it still zeroes parameter
+//   gradients when `accumulate` is false. Pointers that may be null say so.
+// - `positions` [B, T] is for rows that hold several documents: the position of
+//   each token in its document, from 0. positions[b, 0] is 0, and
+//   positions[b, t + 1] is 0 or positions[b, t] + 1. Null: a row is one
+//   document. Its first token is at first_position if the struct has that
+//   member; with `positions`, first_position is 0.
 // Dimensions: N rows (tokens), B samples, T positions, D width, V vocabulary,
 // H query heads, Hkv key/value heads, Dh width of a head.
 #pragma once
@@ -40,8 +41,8 @@
 namespace delink {
 
 // C = op(A) op(B) [+ C] [+ bias], op(A) [m, k], op(B) [k, n], C [m, n].
-// A transposed A is stored [k, m], a transposed B [n, k]. C may be of type P,
-// as the gradient of a parameter, and then there is no bias.
+// A transposed A is stored [k, m], a transposed B [n, k]. If C is a parameter's
+// gradient it may be of type P, and then there is no bias.
 struct MatmulArgs {
   int64_t m, n, k;
   bool transpose_a = false;
@@ -60,24 +61,24 @@ struct MatmulArgs {
 // kErf: x * Phi(x). kTanh: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
 enum class GeluForm : uint8_t { kTanh, kErf };
 
-// C = gelu(op(A) op(B) [+ bias]), where gelu is of the sum either as it is or
-// rounded to T, as `pre` has it. C is [m, n] without gaps, of type T; nothing
-// is accumulated.
+// C = gelu(op(A) op(B) [+ bias]). GELU may read the sum before or after it is
+// rounded to T; `pre` holds the rounded sum. C is [m, n] without gaps, of type
+// T, and is not accumulated.
 struct MatmulGeluArgs {
   MatmulArgs product;
   GeluForm form;
   void* pre;  // [m, n]: the sum
 };
-// C = op(A) op(B) * gelu'(pre), where the product may be rounded to T before.
+// C = op(A) op(B) * gelu'(pre); the matrix product may be rounded to T first.
 // C as above, without a bias.
 struct MatmulGeluBackwardArgs {
   MatmulArgs product;
   GeluForm form;
   const void* pre;  // [m, n]
 };
-// Of y = x w^T + b, from dy = A [k, m] and x = B: C = dw, and db = the sums of
+// For y = x w^T + b, from dy = A [k, m] and x = B: C = dw, and db = the sums of
 // dy over rows. A is transposed and without gaps, C is P; `product.accumulate`
-// is for both.
+// applies to C and db.
 struct MatmulBiasGradArgs {
   MatmulArgs product;
   void* db;  // [m] P
@@ -90,9 +91,9 @@ struct BiasGradArgs {
   bool accumulate = false;
 };
 
-// y = (x - mean) * rstd * w + b, rstd = 1 / sqrt(variance + eps). Where `add`
-// is given, what is normalised is not x but x + add, rounded to T, which goes
-// to `sum`. Where backward's `add` is given, it is added to dx.
+// y = (x - mean) * rstd * w + b, rstd = 1 / sqrt(variance + eps). If forward's
+// `add` is set, x + add, rounded to T, is stored in `sum` and normalised
+// instead of x. If backward's `add` is set, it is added to dx.
 struct LayerNormForwardArgs {
   int64_t N, D;
   double eps;
@@ -155,8 +156,8 @@ struct RmsNormBackwardWeightArgs {
   bool accumulate = false;
 };
 
-// RMS norm of heads: of each row of x [N, (H + 2 Hkv) Dh] the first H heads by
-// q_w, the next Hkv by k_w; the last Hkv are copied.
+// RMS norm of heads. In each row of x [N, (H + 2 Hkv) Dh] the first H heads use
+// q_w and the next Hkv heads k_w; the last Hkv heads are copied.
 struct QkNormForwardArgs {
   int64_t N, H, Hkv, Dh;
   double eps;
@@ -175,7 +176,7 @@ struct QkNormBackwardInputArgs {
   const void* rstd;  // [N, H + Hkv] S
   void* dx;          // like dy, may be dy
 };
-// One weight: that of the `heads` heads from `first_head` on.
+// Gradient of one weight, which the `heads` heads from `first_head` on use.
 struct QkNormBackwardWeightArgs {
   int64_t N, Dh;
   int64_t row_heads;   // H + 2 Hkv
@@ -205,7 +206,7 @@ struct GeluBackwardArgs {
 // y = silu(gate) * up, silu(g) = g / (1 + exp(-g)).
 struct SwiGluForwardArgs {
   int64_t N, F;
-  const void* x;  // [N, 2 F]: of each row the gate, then up
+  const void* x;  // [N, 2 F]: each row is the gate, then up
   void* y;        // [N, F]
 };
 struct SwiGluBackwardArgs {
@@ -215,8 +216,8 @@ struct SwiGluBackwardArgs {
   void* dx;        // [N, 2 F], may be x
 };
 
-// Which elements of a head turn together, of n pairs: i with i + n (GPT-NeoX,
-// Hugging Face's Llama), or 2 i with 2 i + 1 (GPT-J, Meta's Llama).
+// Which elements of a head form the i-th of n pairs: i and i + n (GPT-NeoX,
+// Hugging Face's Llama), or 2 i and 2 i + 1 (GPT-J, Meta's Llama).
 enum class RotaryPairing : uint8_t { kHalf, kInterleaved };
 inline constexpr int kMaxRotaryPairs = 128;
 struct RotaryAngles {
@@ -226,12 +227,12 @@ struct RotaryAngles {
       inverse_frequency[kMaxRotaryPairs];  // of each pair, in radians a token
 };
 
-// The first 2 n elements of a head at position p are n pairs (a, b), which
-// become (a cos - b sin, a sin + b cos) of p * inverse_frequency; `inverse`
-// turns back, which is also the gradient. Other elements stay. In place.
+// The first 2 n elements of a head at position p are n pairs (a, b). Each pair
+// becomes (a cos - b sin, a sin + b cos) of p * inverse_frequency. `inverse`
+// rotates back, which is also the gradient. Other elements stay. In place.
 struct RotaryArgs {
   int64_t B, T, Dh;
-  int64_t heads;  // that turn, at the start of each row
+  int64_t heads;  // to rotate, at the start of each row
   int64_t row;    // elements of a token
   int64_t first_position = 0;
   const int32_t* positions = nullptr;  // [B, T], may be null
@@ -275,12 +276,12 @@ struct DropoutArgs {
   const int64_t* sample;  // [B] global sample numbers, device memory
   int64_t first_position = 0;
   const int32_t* places = nullptr;  // [T], may be null
-  // Of the B T tokens, counted one after the other, x and y may have `rows`
-  // from number first_row on alone; -1: they have all.
+  // If x and y have only some of the B T tokens: the number of the first one
+  // and how many there are. -1: they have all tokens.
   int64_t first_row = 0, rows = -1;
-  // Of rows of `width` columns x and y may have D from number first_column on,
-  // which lie `pitch` elements apart in memory; width 0: they have all, and
-  // pitch says nothing.
+  // If x and y have only D of `width` columns: the first of these, and the
+  // elements between rows in memory. width 0: they have all columns, and
+  // pitch is ignored.
   int64_t width = 0, first_column = 0, pitch = 0;
   const void* x;  // [B, T, D], or [rows, D]
   void* y;        // like x
@@ -290,13 +291,13 @@ struct DropoutArgs {
 };
 
 // y[b, t] = w[token[b, t]] (+ p[first_position + t], or p[positions[b, t]]).
-// `w` is rows [first_token, first_token + V) of a table. Where it is `partial`
-// tokens may be of other rows, and get zeros; `p` is null then.
+// `w` is rows [first_token, first_token + V) of a table. If `partial`, tokens
+// may be outside these rows and get zeros; `p` is null then.
 struct EmbeddingForwardArgs {
   int64_t B, T, D, V;
   int64_t first_position = 0;
   const int32_t* positions = nullptr;  // [B, T], may be null
-  const int32_t* tokens;               // [B, T], else each of a row of w
+  const int32_t* tokens;               // [B, T]
   const void* w;                       // [V, D]
   const void* p;  // [>= first_position + T, D], may be null
   void* y;        // [B, T, D]
@@ -313,13 +314,13 @@ struct EmbeddingBackwardWeightArgs {
   int64_t first_token = 0;  // as in EmbeddingForwardArgs
   bool partial = false;     // tokens of other rows add nothing
 };
-// Of rows with `positions` this is EmbeddingBackwardWeight, positions being
-// the tokens.
+// Only for rows without `positions`. With these, EmbeddingBackwardWeight is
+// used, and positions are its tokens.
 struct EmbeddingBackwardPositionArgs {
   int64_t B, T, D, Tmax;
   int64_t first_position = 0;
   const void* dy;  // [B, T, D]
-  void* dp;        // [Tmax, D] P; rows no token stands at are zeroed on `=`
+  void* dp;        // [Tmax, D] P; rows without a token are zeroed on `=`
   bool accumulate = false;
   bool narrow = false;  // dp is T, not P
 };

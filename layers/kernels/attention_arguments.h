@@ -1,5 +1,5 @@
-// What attention's kernels are given. Included by arguments.h, whose contract,
-// types and names of dimensions these have.
+// Arguments of the attention kernels. Included by arguments.h; its contract,
+// types and names of dimensions apply here too.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ struct HeadStrides {
 };
 
 // Causal attention with grouped queries (query head h reads key/value head
-// h / (H / Hkv)): query i sees keys 0 .. i + (Tk - Tq), of these with a window
-// of W > 0 the last W. With `positions`, of the keys, query i sees none before
-// its own document, which begins positions[b, i + (Tk - Tq)] before it; what
-// stands in other documents then changes no bit of o, lse and dq, nor what they
-// get of dk and dv, as long as it is finite.
+// h / (H / Hkv)). Query i sees keys 0 .. i + (Tk - Tq), and with a window W > 0
+// only the last W of these. `positions` are those of the keys: with them query
+// i sees no key before its own document, whose first key is
+// i + (Tk - Tq) - positions[b, i + (Tk - Tq)]. Finite values in one document
+// then change no bit of another document's o, lse, dq, dk and dv.
 //   o = softmax(scale q k^T) v, lse = log sum exp(scale q k^T)
-// Tiled with an online softmax (Dao et al., "FlashAttention", 2022): the
-// scores are never whole in memory. Tk >= Tq, H a multiple of Hkv.
+// Tiled with an online softmax (Dao et al., "FlashAttention", 2022), so the
+// full scores are never in memory. Tk >= Tq, H a multiple of Hkv.
 struct AttentionForwardArgs {
   int64_t B, H, Hkv, Dh, Tq, Tk;
   double scale;
@@ -64,7 +64,7 @@ struct AttentionBackwardArgs {
   void* delta;    // [B, H, Tq] S, scratch: sum over Dh of o * d_o
   void* scratch;  // 64-byte aligned; see attention_backward_scratch_bytes
   int64_t scratch_bytes;
-  // False: the order of sums may differ from call to call where that is faster.
+  // False: the order of sums may differ between calls if that is faster.
   bool deterministic = true;
 };
 

@@ -1,5 +1,5 @@
-// For backends: the list of kernels (kernels.h) as declarations of what a
-// backend's namespace must define, and as its table for a type T.
+// For backends: makes from the list of kernels (kernels.h) the declarations of
+// what a backend's namespace must define, and its table for a type T.
 #pragma once
 
 #include "layers/kernels/kernels.h"

@@ -1,4 +1,5 @@
-// Entries that some devices have as one kernel, made of those that all have.
+// Builds entries that only some devices have as one kernel from entries that
+// all devices have.
 #pragma once
 
 #include "layers/kernels/arguments.h"

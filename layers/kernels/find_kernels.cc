@@ -43,7 +43,7 @@ const Kernels* OnMeta(DType dtype) {
   }
 }
 
-// Known in every build: plans for CUDA are made anywhere.
+// In every build, since plans for CUDA can be made on any machine.
 template <typename T>
 const Kernels* InPlaceOfCuda() {
 #define DELINK_SCRATCH(entry, Function) .entry = cuda::Function##Scratch<T>,

@@ -10,31 +10,31 @@
 
 namespace delink {
 
-// (cpu, f32) and (cpu, bf16): fast. (cpu, f64): the reference in double. (meta,
-// any of them): does nothing, but answers scratch queries as the CPU does, so
-// that a plan made on meta fits. (meta cuda, f32) and (meta cuda, bf16): as
-// CUDA's kernels do, in every build. (timed cpu, any of them): the CPU's, whose
-// calls are noted (timed/timed.h). (cuda, f32) and (cuda, bf16): in a build
-// with CUDA. Null when this build has no kernels for the pair.
+// (cpu, f32) and (cpu, bf16): fast. (cpu, f64): the reference in double.
+// (meta, any of these): computes nothing, but returns the CPU's scratch sizes,
+// so that a plan made on meta fits. (meta cuda, f32) and (meta cuda, bf16): the
+// same with CUDA's scratch sizes, in every build. (timed cpu or timed cuda, any
+// type): the device's kernels, with calls recorded (timed/timed.h). (cuda, f32)
+// and (cuda, bf16): in a build with CUDA. Null if this build has none.
 const Kernels* FindKernels(DeviceKind device, DType dtype);
 
-// Whether the libraries that the device's kernels call are on this machine,
-// which ends the process when they are called and are not: FailedPrecondition
-// says where they were looked for and how to mend it.
+// Checks that this machine has the libraries that the device's kernels call.
+// If not, FailedPrecondition says where they were looked for and how to fix it.
+// A kernel whose library is missing ends the process.
 absl::Status CheckKernels(DeviceKind device);
 
-// Opens the libraries that else the first step would open: what they take is
-// then part of the device's overhead. Empty, or which kernels are slow for want
-// of one, and how to mend it.
+// Opens the libraries that the first step would open otherwise, so that their
+// memory counts as the device's overhead. If one is missing, returns which
+// kernels are slow without it and how to fix that; else an empty string.
 std::string PrepareKernels(Device& device, DType dtype);
 
-// Whether the CPU's bf16 table multiplies matrices by instructions for bf16.
-// Otherwise it is right all the same, but no faster than f32, maybe slower.
+// Whether the CPU's bf16 table multiplies matrices with bf16 instructions.
+// Without them it is correct, but no faster than f32 and maybe slower.
 bool FastBf16();
 
-// The CPU library's matmul, partitioned as the library likes, where training
-// uses Delink's own loops in its place: the number that these are held against.
-// Null where training uses the library, or there is none for the type.
+// The CPU library's matmul, partitioned by the library, as the baseline for
+// Delink's own loops if training uses these instead. Null if training uses the
+// library, or if the library has none for the type.
 using MatmulKernel = void (*)(Stream&, const MatmulArgs&);
 MatmulKernel LibraryMatmul(DType dtype);
 

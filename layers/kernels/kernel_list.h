@@ -1,4 +1,4 @@
-// The kernels of an op that Delink does not have: its author's own table of
+// The kernels of an op that is not part of Delink: its author's own table of
 // functions for each device and element type, in an explicit list.
 //
 //   struct SwishKernels {
@@ -11,10 +11,10 @@
 //       {DeviceKind::kMeta, DType::kF32, {meta::Nothing, meta::Nothing}},
 //   };
 //
-// What runs on a device must be listed for meta too, in the same types: memory
-// is planned there. f64 on the CPU is for checks of the gradient; kBF16 is what
-// `run.precision = "bf16"` asks for. The contract of arguments.h holds for
-// these kernels as well: bf16 in and out, but f32 for gradients of parameters.
+// For each type that a device has, the list needs an entry for meta too, since
+// memory is planned there. f64 on the CPU is for gradient checks; kBF16 is for
+// `run.precision = "bf16"`. The contract of arguments.h holds for these kernels
+// as well: bf16 in and out, but f32 for gradients of parameters.
 #pragma once
 
 #include <string>
@@ -40,7 +40,7 @@ using KernelList = std::vector<KernelEntry<Table>>;
 template <typename Table>
 const Table* FindIn(const KernelList<Table>& list, DeviceKind device,
                     DType dtype) {
-  // Nothing is as quick in place of one device as of another.
+  // The entry for meta also serves plans for CUDA.
   if (device == DeviceKind::kMetaCuda) device = DeviceKind::kMeta;
   for (const KernelEntry<Table>& entry : list) {
     if (entry.device == device && entry.dtype == dtype) return &entry.kernels;

@@ -1,17 +1,17 @@
-// The mathematics of one device and dtype, as a table of functions. An op asks
-// FindKernels (find_kernels.h) for the table once and calls through it;
+// The kernels of one device and dtype, as a table of functions. An op asks
+// FindKernels (find_kernels.h) for the table once and calls its entries;
 // arguments.h says what each entry computes.
 //
-// A call enqueues work on the stream and returns. On the CPU it runs at once,
-// on the calling thread with its OpenMP team, and is done on return. Nothing is
-// allocated in steady state: what a kernel needs comes with its arguments.
+// A call enqueues work on the stream and returns. On the CPU the calling thread
+// and its OpenMP team run it at once, and it is done on return. Kernels
+// allocate nothing in steady state; their arguments hold all that they need.
 //
-// All kernels are in one list, DELINK_KERNELS, of which every table and every
-// backend's declarations are made. A new one is
+// All kernels are in one list, DELINK_KERNELS, from which every table and every
+// backend's declarations are generated. To add a kernel, add
 // - its line there and its arguments in arguments.h,
-// - what there is to do in a call, `Count` in work.cc,
+// - a `Count` in work.cc, which counts the work of a call,
 // - a function template of its name in ref/, cpu/simd/ and cuda/, instantiated
-//   in the same file. Where one is missing, no program links: "undefined
+//   in the same file. If one is missing, no program links: "undefined
 //   reference to `void delink::ref::SwishForward<float>(...)'".
 #pragma once
 
@@ -70,10 +70,10 @@ class Stream;
 // SCRATCH(entry, Function): the table's `entry` is the backend's
 // FunctionScratch<T>, int64_t(const FunctionArgs&, int threads).
 //
-// Bytes of scratch for a call with these dimensions (pointers are not followed,
-// but `positions` may be null or not) on up to `threads` threads, 0 for all the
-// device would use. Less makes the call use fewer threads; at least the bytes
-// for one thread are needed. May be 0.
+// Bytes of scratch for a call with these dimensions on up to `threads` threads;
+// 0: as many as the device would use. It reads no memory, but depends on
+// whether `positions` is null. With less scratch the call uses fewer threads;
+// it needs at least the bytes for one thread. May be 0.
 #define DELINK_SCRATCH_BYTES(SCRATCH)                        \
   SCRATCH(attention_forward_scratch_bytes, AttentionForward) \
   SCRATCH(attention_backward_scratch_bytes, AttentionBackward)

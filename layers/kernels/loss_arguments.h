@@ -1,5 +1,5 @@
-// What the kernels of the loss are given. Included by arguments.h, whose
-// contract, types and names of dimensions these have.
+// Arguments of the loss kernels. Included by arguments.h; its contract, types
+// and names of dimensions apply here too.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +20,26 @@ struct CrossEntropyArgs {
   double* row_loss;  // [N], device memory: the loss of each row, 0 if ignored
   double* loss_sum;  // [1], device memory, +=
   int64_t* count;    // [1], device memory, +=
-  // z-loss: to the gradient of each row that counts is added that of
-  // z = z_weight * (log sum exp of the logits)^2, and z to *z_sum. Null when
-  // z_weight is 0.
+  // z-loss: for each counted row, z = z_weight * (log sum exp of the logits)^2
+  // is added to *z_sum, and the gradient of z to the row's gradient. The
+  // pointers are null when z_weight is 0.
   double z_weight = 0;
   double* row_z = nullptr;  // [N], device memory: z of each row, 0 if ignored
   double* z_sum = nullptr;  // [1], device memory, +=
 };
 
-// Of logits that are cut by columns over ranks, rows of vocabulary
-// [first_token, first_token + V), the cross-entropy in three steps; the maxima
-// and sums of all ranks come together between them.
-// 1: by row the largest logit; the lowest f32 where there is none above it.
+// Cross-entropy of logits that are sharded over ranks by columns; this rank has
+// the columns of tokens [first_token, first_token + V). There are three steps;
+// between them the maxima and the sums of all ranks are reduced.
+// 1: the largest logit of each row; the lowest f32 if none is above it.
 struct VocabMaxArgs {
   int64_t N, V;
   int64_t ld;
   const void* logits;  // [N, V]
   double* max;         // [N]
 };
-// 2: by row sum exp(logit - max), and the logit of the target where that is
-// here, else 0. Both are 0 where the target is ignore_index.
+// 2: for each row sum exp(logit - max), and the logit of the target if this
+// rank has it, else 0. Both are 0 if the target is ignore_index.
 struct VocabSumsArgs {
   int64_t N, V;
   int64_t ld;
@@ -50,9 +50,9 @@ struct VocabSumsArgs {
   const double* max;  // [N], of all columns
   double* sums;       // [2, N]: exponentials, logits of targets
 };
-// 3: as cross_entropy, from the maxima and sums of all columns. With `counts`
-// false loss_sum, count and z_sum stay as they are, and may be null: of the
-// ranks one adds.
+// 3: as cross_entropy, from the maxima and sums of all columns. Only one rank
+// has `counts` true; on the others loss_sum, count and z_sum are not changed
+// and may be null.
 struct VocabCrossEntropyArgs {
   int64_t N, V;
   int64_t ld;

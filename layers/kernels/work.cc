@@ -6,8 +6,8 @@
 namespace delink {
 namespace {
 
-// Bytes of so many elements: of the table's type, of statistics, of gradients
-// of parameters.
+// Bytes of n elements of the table's type, of statistics and of parameters'
+// gradients.
 struct Bytes {
   explicit Bytes(DType dtype) : dtype(dtype) {}
   double T(int64_t n) const { return Of(n, dtype); }
@@ -15,9 +15,9 @@ struct Bytes {
   double P(int64_t n) const {
     return Of(n, dtype == DType::kBF16 ? DType::kF32 : dtype);
   }
-  // Of a gradient that may be of the table's type.
+  // For a gradient that may be of the table's type.
   double P(int64_t n, bool narrow) const { return narrow ? T(n) : P(n); }
-  // Read, too, where a gradient is added to.
+  // The bytes that are read too if a gradient is added to.
   double Added(int64_t n, bool accumulate, bool narrow = false) const {
     return accumulate ? P(n, narrow) : 0;
   }
@@ -30,7 +30,7 @@ struct Bytes {
 
 double Tokens(int64_t n) { return Bytes::Of(n, DType::kI32); }
 
-// Pairs of a query and a key that it sees, of one head.
+// Pairs of a query and a key that it sees, for one head.
 template <typename Args>
 double Pairs(const Args& a) {
   const int64_t first = a.Tk - a.Tq;  // keys before the first query

@@ -1,14 +1,13 @@
-// What a call of a kernel has to do at the least, whoever carries it out:
-// its arithmetic, and every byte of its arguments that must be read or written,
-// once. Beside how long it took, that says how near it came to what the machine
-// can do.
+// The least work of a kernel call, for any implementation: its arithmetic, and
+// each byte of its arguments that must be read or written, counted once. With
+// the call's time it shows how near the kernel comes to the machine's peak.
 //
-// FLOPs are the multiplications and additions of matmuls and attention, of
-// attention's backward the five products that an implementation without whole
-// scores makes; all else is bound by memory and counts none. Where outputs are
-// written only in part (an embedding's gradient, added to), that part counts.
-// Of rows that hold several documents, whose ends are known to the device
-// alone, attention counts as that of whole rows: an upper bound.
+// FLOPs are the multiplications and additions of matmuls and attention.
+// Attention's backward counts the five products of an implementation that does
+// not store the scores. All else is bound by memory and counts none. If an
+// output is written only in part (an embedding's gradient that is added to),
+// only that part counts. If rows hold several documents, only the device knows
+// where these end, so attention counts whole rows: an upper bound.
 #pragma once
 
 #include "framework/tensor/dtype.h"
@@ -25,7 +24,7 @@ struct Work {
   double bytes() const { return read + written; }
 };
 
-// Of a call with these arguments to the table of `dtype`.
+// The work of a call with these arguments to the table of `dtype`.
 #define DELINK_DECLARE_WORK(entry, Function) \
   Work WorkOf(const Function##Args& a, DType dtype);
 DELINK_KERNELS(DELINK_DECLARE_WORK)

@@ -1,4 +1,4 @@
-// A table of kernels around another's: what one wants done at every call.
+// A table of kernels that wraps another one and adds something to every call.
 #pragma once
 
 #include "layers/kernels/kernels.h"
@@ -16,8 +16,8 @@ struct Wrapped<Wrapper, kEntry> {
   }
 };
 
-// Each entry calls Wrapper::Call<&Kernels::ENTRY>(stream, args); questions
-// about scratch are answered as `inner` does.
+// Each entry calls Wrapper::Call<&Kernels::ENTRY>(stream, args). Scratch sizes
+// are those of `inner`.
 template <typename Wrapper>
 Kernels WrapKernels(const Kernels& inner) {
 #define DELINK_WRAPPED(entry, Function) \

@@ -110,7 +110,7 @@ Var Attention::Project(Var x, Heads here) {
         qkv, {.heads = here.q, .kv_heads = here.kv, .eps = qk_norm_eps_},
         *q_norm_, *k_norm_);
   }
-  // In the memory of qkv, which the ops above leave to it.
+  // In place: the ops above do not need qkv for their backward.
   if (rotary_.has_value()) qkv = ops::Rotary(qkv, here.q, here.kv, *rotary_);
   return qkv;
 }

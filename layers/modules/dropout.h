@@ -10,7 +10,7 @@ namespace delink {
 
 class Dropout final : public Module {
  public:
-  // Two places in a model never draw the same mask: it is keyed by the scope.
+  // The mask depends on the scope, so two layers never draw the same mask.
   Dropout(const Scope& s, double rate)
       : rate_(rate), name_hash_(HashName(s.path())) {}
 

@@ -1,6 +1,7 @@
-// Embedding: tokens to vectors, plus a learned vector for each position. The
-// tables are two parts, "embedding" and "position": a tied head uses the former
-// alone. Over ranks (Tape::groups) that of tokens is cut by rows.
+// Embedding: a vector for each token plus a learned vector for each position.
+// The two tables are the parts "embedding" and "position"; a tied head uses
+// only "embedding". The token table is sharded over ranks (Tape::groups) by
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +23,8 @@ class Embedding final : public Module {
   };
   Embedding(const Scope& s, const Config& c);
 
-  // tokens [B, T] i32, each in [0, vocab), to [B, T, dim], or a rank's own rows
-  // of that.
+  // tokens [B, T] i32, each in [0, vocab). Returns [B, T, dim], or this rank's
+  // own rows of it.
   Var operator()(Var tokens) override;
 
  private:

@@ -1,5 +1,5 @@
 // GatedMlp: gate_up [2 hidden, dim] (rows: gate, then up), SwiGLU, down
-// [dim, hidden], dropout; in the part "mlp". No biases.
+// [dim, hidden], dropout. Its parameters are in the part "mlp". No biases.
 #pragma once
 
 #include <cstdint>

@@ -54,7 +54,7 @@ Var Linear::operator()(const ops::Activated& x) {
 }
 
 ops::Activated Linear::Gelu(Var x, GeluForm form) {
-  // There would be parts of sums.
+  // With kIn a rank's product is only a part of a sum.
   DELINK_CHECK(x.tape().groups().tensor == nullptr ||
                spec_.split != Split::kIn);
   if (spec_.split == Split::kOut) x = ops::GatherRows(x);

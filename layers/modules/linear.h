@@ -1,7 +1,7 @@
-// Linear: weight [out, in] and, unless told otherwise, bias [out]. Cut over
-// ranks (Tape::groups) by its Split: with kOut each rank has columns of the
-// result, of all rows of x; with kIn x has columns, and the result is the sum
-// over ranks, of a rank's own rows.
+// Linear: weight [out, in] and, if config.bias, bias [out]. Its Split says how
+// it is sharded over ranks (Tape::groups). With kOut each rank computes some
+// columns of the result, for all rows of x. With kIn each rank has some columns
+// of x; the result is the sum over ranks, of which a rank gets its own rows.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class Linear final : public Module {
   struct Config {
     int64_t in = 0, out = 0;
     bool bias = true;
-    double stddev = 0.02;  // of the initial weight; the bias begins at zero
+    double stddev = 0.02;  // of the initial weight; the initial bias is zero
     Split split = Split::kNone;
     std::vector<int64_t> stacked;  // as ParamSpec's, of the weight
     int64_t unit = 1;              // likewise
@@ -28,15 +28,15 @@ class Linear final : public Module {
 
   // x [..., in] to [..., out].
   Var operator()(Var x) override;
-  // Of another's Gelu, and for it: the pair is cheaper than with a GELU
-  // between.
+  // For an MLP: down(up.Gelu(x, form)). These two calls are cheaper than a
+  // separate GELU between two products.
   Var operator()(const ops::Activated& x);
   ops::Activated Gelu(Var x, GeluForm form);
 
  private:
-  // Null where another rank adds it.
+  // Null if another rank adds the bias.
   Param* BiasOn(const Tape& tape) const;
-  // Of the product with kOut: says which columns are here.
+  // With kOut: tells the tape which columns of y this rank has.
   void SayColumns(Var y) const;
 
   ParamSpec spec_;  // of the weight

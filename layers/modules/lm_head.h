@@ -1,6 +1,6 @@
-// LmHead: the end of a language model: a norm, and a head that is its own or
-// tied to the token embedding. Over ranks (Tape::groups) the head is cut by
-// tokens; each rank's loss is its part of the whole.
+// LmHead: the end of a language model: a norm, then a head whose weight is its
+// own or tied to the token embedding. The head's weight is sharded over ranks
+// (Tape::groups) by vocabulary rows, as layers/ops/head_loss.h explains.
 #pragma once
 
 #include <cstdint>

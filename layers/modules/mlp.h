@@ -1,4 +1,5 @@
-// Mlp: up [hidden, dim], GELU, down [dim, hidden], dropout; in the part "mlp".
+// Mlp: up [hidden, dim], GELU, down [dim, hidden], dropout. Its parameters are
+// in the part "mlp".
 #pragma once
 
 #include <cstdint>

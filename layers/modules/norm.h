@@ -1,4 +1,5 @@
-// Norm: layer norm (weight and bias) or RMS norm (weight), in the part "norm".
+// Norm: layer norm (weight and bias) or RMS norm (weight). Its parameters are
+// in the part "norm".
 #pragma once
 
 #include <cstdint>
@@ -20,9 +21,9 @@ class Norm final : public Module {
   };
   Norm(const Scope& s, const Config& c);
 
-  // x [..., dim], over the last axis.
+  // x [..., dim]; normalises over the last axis.
   Var operator()(Var x) override;
-  // x + branch, and the norm of that, by one kernel:
+  // One kernel computes x + branch and the norm of this sum:
   //   const auto [sum, normed] = norm.Add(x, branch);
   ops::SumAndNorm Add(Var x, Var branch);
 

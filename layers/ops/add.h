@@ -1,5 +1,5 @@
-// Sum of two values of the same shape; residual connections. Its backward costs
-// nothing: both inputs get the memory of the output's gradient.
+// Sum of two values of the same shape, for residual connections. Its backward
+// costs nothing: both inputs get the memory of the output's gradient.
 #pragma once
 
 #include "framework/autograd/tape.h"
@@ -9,12 +9,12 @@ namespace ops {
 
 // y = a + b.
 Var Add(Var a, Var b);
-// For an op whose kernel adds on the way: y, which is yet to be written, and
-// its record.
+// For an op whose kernel also computes the sum: SumOf allocates y, which the
+// kernel writes, and RecordAdd records the addition.
 Var SumOf(Var a, Var b);
 void RecordAdd(Var a, Var b, Var y);
 
-// What a branch makes of the residual stream, and its norm (norm.h).
+// The residual stream after a branch is added, and its norm (norm.h).
 struct SumAndNorm {
   Var sum, norm;
 };

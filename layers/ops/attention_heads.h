@@ -11,7 +11,7 @@
 
 namespace delink::ops {
 
-// Of scratch bytes: for as many as the device would use.
+// Scratch bytes for as many threads as the device would use.
 inline constexpr int kAllThreads = 0;
 
 struct Heads {
@@ -20,8 +20,8 @@ struct Heads {
   int64_t row() const { return (H + 2 * Hkv) * Dh; }
   HeadStrides packed() const { return {T * row(), row()}; }
   HeadStrides output() const { return {T * H * Dh, H * Dh}; }
-  // Of a query and a key that it sees, of queries number [begin, end) in their
-  // row: the first W queries see all before.
+  // Pairs of a query and a key that it sees, for queries [begin, end) of a row.
+  // The first W queries see all tokens before them.
   int64_t pairs(int64_t begin, int64_t end) const {
     return PairsBefore(end) - PairsBefore(begin);
   }
@@ -50,12 +50,12 @@ inline Heads HeadsOf(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
           .positions = qkv.tape().inputs().documents};
 }
 
-// `elements` elements further on. Device memory: arithmetic only.
+// The address `elements` elements after x's. Device memory: arithmetic only.
 inline void* Offset(const Tensor& x, int64_t elements) {
   return static_cast<char*>(x.data()) + elements * SizeOf(x.dtype());
 }
 
-// Causal attention where ranks have parts of each row (VisitGroups::context).
+// Causal attention if each rank has a part of each row (VisitGroups::context).
 Var ContextAttention(Var qkv, const Heads& heads);
 
 }  // namespace delink::ops

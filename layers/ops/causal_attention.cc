@@ -88,8 +88,8 @@ Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads, int64_t window) {
     args.lse = lse.data();
   }
   Forward(tape, KernelsOf(tape, dtype), args);
-  // Scores and weighted sums, for each query and each key that it sees; where
-  // documents end is not known here, so a row counts as one.
+  // Scores and weighted sums, for each query and each key that it sees. The
+  // ends of documents are unknown here, so a row counts as one document.
   const double pairs = static_cast<double>(s.pairs(0, s.T));
   const double flops = 4.0 * pairs * static_cast<double>(s.B * s.H * s.Dh);
   OpRecord op{.name = "attention",

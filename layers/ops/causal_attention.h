@@ -1,14 +1,14 @@
 // Causal self-attention with grouped queries (Ainslie et al., "GQA", 2023), as
-// one op from the packed projection to the heads' outputs. The scores are never
-// whole in memory; backward keeps the log-sum-exp of each row instead.
+// one op from the packed projection to the heads' outputs. The full scores are
+// never in memory; the log-sum-exp of each row is saved for backward instead.
 //
 // qkv [B, T, (H + 2 Hkv) Dh]: each token has all its queries, then all keys,
 // then all values. Query head h reads key/value head h / (H / Hkv). Scores are
 // scaled by 1 / sqrt(Dh). There is no dropout on attention probabilities.
 //
-// With a context group (VisitGroups) a rank has a part of each row: of 2 c
-// chunks for c ranks number i and then number 2 c - 1 - i, rank i of the group.
-// Keys and values of all are exchanged; documents are those of all tokens.
+// With a context group (VisitGroups) of c ranks, each row is cut into 2 c
+// chunks, and rank i of the group has chunk i followed by chunk 2 c - 1 - i.
+// The ranks exchange all keys and values. `documents` covers all tokens.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@
 
 namespace delink::ops {
 
-// Token t sees tokens 0 .. t, of these with a window of W > 0 the last W (as in
-// Mistral 7B), and with inputs().documents none before its own document. Result
-// [B, T, H Dh].
+// Token t sees tokens 0 .. t. With a window W > 0 it sees only the last W of
+// them (as in Mistral 7B); with inputs().documents it sees none before its own
+// document. Returns [B, T, H Dh].
 Var CausalAttention(Var qkv, int64_t heads, int64_t kv_heads,
                     int64_t window = 0);
 

@@ -1,10 +1,10 @@
-// Causal attention over ranks that have parts of each row (context
-// parallelism). A row of T tokens is 2 c chunks for c ranks, of which rank i
-// has numbers i and 2 c - 1 - i, so that all ranks see as many keys. Keys and
-// values of all are gathered and put in order; each of the rank's two chunks of
-// queries then attends to the keys up to its own end. Backward gathers them
-// again rather than keep them, adds the gradients of both chunks and sums those
-// of all ranks.
+// Causal attention with context parallelism: each rank has a part of each row.
+// A row of T tokens is cut into 2 c chunks for c ranks. Rank i has the chunks i
+// and 2 c - 1 - i, so that all ranks see the same number of keys. All keys and
+// values are gathered and put in order; then each of the rank's two chunks of
+// queries attends to the keys up to its own end. Backward does not keep them
+// but gathers them again, adds the gradients of both chunks and sums those of
+// all ranks.
 #include <algorithm>
 #include <cstdint>
 #include <utility>
@@ -31,11 +31,11 @@ class Context {
   int64_t own() const { return s_.B * s_.T * width(); }  // elements
   Shape shape() const { return {s_.B, all(), width()}; }
   HeadStrides strides() const { return {all() * width(), width()}; }
-  // Of the rank's chunk `i` the number in the row, and the keys that it sees.
+  // The number in the row of the rank's chunk `i`, and the keys that it sees.
   int64_t Number(int i) const { return i == 0 ? rank_ : NumberOf(rank_); }
   int64_t Keys(int i) const { return (Number(i) + 1) * chunk(); }
 
-  // Keys and values between [B, T, row] and what they are alone there.
+  // Copies keys and values between [B, T, row] and [B, T, width].
   void Pack(Device& device, Stream& stream, const void* qkv, void* kv) const {
     device.CopyRows(stream, {.to = kv,
                              .to_pitch = Bytes(width()),
@@ -53,7 +53,7 @@ class Context {
                              .rows = s_.B * s_.T});
   }
 
-  // Between rows in order, [B, all, width], and by rank [c, B, T, width].
+  // Copies between [B, all, width], rows in order, and [c, B, T, width].
   void Sort(Device& device, Stream& stream, const void* by_rank,
             void* rows) const {
     ForEachChunk([&](int64_t in_rank, int64_t in_row) {
@@ -69,7 +69,7 @@ class Context {
     });
   }
 
-  // `x` as it is `elements` further on.
+  // The address `elements` elements after x.
   void* At(const void* x, int64_t elements) const {
     return const_cast<char*>(static_cast<const char*>(x)) + Bytes(elements);
   }
@@ -109,7 +109,7 @@ void GatherKeys(Visit& visit, const Context& context, VisitGroup& group,
   context.Sort(device, visit.stream(), by_rank.data(), rows.data());
 }
 
-// Of the rank's chunk `i` of queries.
+// Arguments for the rank's chunk `i` of queries.
 template <typename Args>
 void SetArgs(const Context& context, int i, const Tensor& qkv,
              const Tensor& keys, Args& args) {
@@ -132,7 +132,7 @@ void SetArgs(const Context& context, int i, const Tensor& qkv,
   args.o_strides = s.output();
 }
 
-// What any chunk of any rank needs, so that memory is the same on all.
+// The most that any chunk of any rank needs, so that all ranks use the same.
 template <typename Args>
 int64_t ScratchBytes(const Context& context, Args args,
                      int64_t (*bytes)(const Args&, int)) {
@@ -178,7 +178,7 @@ void Chunks(Backward& back, const Context& context, Var qkv, Var o, Var lse,
   const Tensor delta = back.Scratch({s.B, s.H, context.chunk()}, lse.dtype());
   const int64_t row = context.all() * context.width();
   Tensor scratch;
-  // The second chunk sees more keys, those of the first among them.
+  // The second chunk comes first, since it sees all keys of the first and more.
   for (int i = kChunks - 1; i >= 0; --i) {
     const Tensor& dkeys = i == 0 ? part : sum;
     AttentionBackwardArgs args{};
@@ -231,7 +231,7 @@ void InputGrad(Backward& back, const Context& context, Var qkv, Var o, Var lse,
   }
   Chunks(back, context, qkv, o, lse, keys, dqkv, sum, by_rank);
   context.Unsort(back.device(), back.stream(), sum.data(), by_rank.data());
-  // `sum` is read no more.
+  // `sum` is not read any more.
   group.ReduceScatter(by_rank.data(), sum.data(), context.own(), qkv.dtype());
   context.Unpack(back.device(), back.stream(), sum.data(), dqkv.data());
 }

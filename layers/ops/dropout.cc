@@ -5,7 +5,7 @@
 namespace delink::ops {
 namespace {
 
-// Of the [B, T] tokens of all ranks x has `rows` from number first_row on.
+// x has `rows` of all ranks' [B, T] tokens, from number first_row on.
 struct Place {
   int64_t B, T, first_row, rows;
 };

@@ -22,13 +22,13 @@ const Kernels& KernelsFor(Backward& back, const Tensor& dy) {
   return *kernels;
 }
 
-// Which rows of a table are here, where that is not all of them.
+// The rows of a table that this rank has, if it does not have all.
 struct Part {
   int64_t first = 0;
   bool partial = false;
 };
 
-// Of the table whose rows were taken by `rows` [N].
+// Gradient of a table from which `rows` [N] were looked up.
 void TableGrad(Backward& back, const int32_t* rows, const Tensor& dy,
                Param& table, Part part = {}) {
   const Param::GradTarget d = table.TakeGradAsKept();
@@ -45,7 +45,7 @@ void TableGrad(Backward& back, const int32_t* rows, const Tensor& dy,
                                                   .partial = part.partial});
 }
 
-// Where the tokens of a visit stand.
+// The positions of a visit's tokens.
 struct Places {
   int64_t first_position;
   const int32_t* positions;  // of each token, or null
@@ -67,7 +67,7 @@ void PositionGrad(Backward& back, const Places& at, const Tensor& dy,
                       .narrow = Narrow(dp)});
 }
 
-// Of the rows of x.
+// The positions of the rows of x.
 Places PlacesOf(Var x) {
   const Tape& tape = x.tape();
   const VisitInputs& inputs = tape.inputs();

@@ -1,6 +1,6 @@
-// Rows of a table, by token, plus rows of another, by position. Cut over ranks
-// (groups().tensor), the table of tokens has some rows on each, and what each
-// makes of a token is a part of a sum.
+// Rows of a token table plus rows of a position table. If the token table is
+// sharded over ranks (groups().tensor), each rank has some of its rows, and the
+// embedding of a token is the sum of all ranks' results.
 #pragma once
 
 #include "framework/autograd/tape.h"
@@ -13,12 +13,12 @@ namespace delink::ops {
 // or null, inputs().first_position + T <= Tmax; y [B, T, D].
 Var EmbeddingLookup(Var tokens, Param& w, Param* p);
 
-// Of the table w is the rows from number first_token on: y[b, t] is 0 where
-// another rank has the token's.
+// w is the rows of the table from first_token on. y[b, t] is 0 if another rank
+// has the token's row.
 Var EmbeddingPart(Var tokens, Param& w, int64_t first_token);
 
-// y = x + p[position of the token]. x [B, T, D], or under groups().sequence
-// this rank's own rows, [1, B T / n, D], and then inputs().positions is given.
+// y = x + p[position of the token]. x [B, T, D]. Under groups().sequence x is
+// this rank's own rows, [1, B T / n, D], and inputs().positions is set.
 Var AddPositions(Var x, Param& p);
 
 }  // namespace delink::ops

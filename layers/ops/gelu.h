@@ -1,4 +1,4 @@
-// Gaussian error linear unit (Hendrycks and Gimpel, 2016), exact or by tanh.
+// Gaussian error linear unit (Hendrycks and Gimpel, 2016), exact or with tanh.
 #pragma once
 
 #include "framework/autograd/tape.h"
@@ -7,8 +7,9 @@
 namespace delink::ops {
 
 Var Gelu(Var x, GeluForm form);
-// Records y = gelu(x), for an op whose kernel has made y of what it rounded to
-// x: y is made again of x, and may then differ by what that rounding is worth.
+// Records y = gelu(x) for an op whose kernel computes y from the value before
+// it is rounded to x. Recompute makes y from the rounded x, so the two may
+// differ by this rounding.
 void RecordGelu(Var x, Var y, GeluForm form);
 
 }  // namespace delink::ops

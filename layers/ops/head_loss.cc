@@ -11,18 +11,18 @@ namespace delink::ops {
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{8} << 20;
-// A GPU multiplies faster by more than it reads faster: the gradient's way to
-// memory and back needs thousands of rows to be a small part, and so do the
-// tiles of a product that are left over in the last wave.
+// On a GPU products are fast compared with memory. It takes thousands of rows
+// until writing and reading the gradient is a small part of the time, and so
+// are a product's remaining tiles in the last wave.
 constexpr int64_t kCudaChunkBytes = int64_t{1} << 30;
-// Rows that products are cut into tiles by; no more chunks come of it.
+// Rows of a product's tile; chunks are rounded up to whole tiles.
 constexpr int64_t kCudaTileRows = 128;
-// Fewer rows would make the weight's gradient, which every chunk reads and
-// writes whole, cost more than it should: with 64 rows of 50 304 logits a fifth
-// of the time was lost, with 256 three hundredths.
+// Every chunk reads and writes the whole gradient of the weight, which costs
+// too much with fewer rows: with 64 rows of 50 304 logits a fifth of the time,
+// with 256 three hundredths.
 constexpr int64_t kMinChunkRows = 256;
 
-// What is here of a vocabulary, and the most that any rank has.
+// This rank's piece of the vocabulary, and the size of the largest piece.
 struct Piece {
   int64_t first, V, most;
 };
@@ -39,7 +39,7 @@ Piece PieceOf(const Tape& tape, const Param& w, int64_t vocab) {
   return {own.begin, V, (vocab + group->size() - 1) / group->size()};
 }
 
-// Rows [row, row + n) of x [N, D], with everything that stays the same.
+// Rows [row, row + n) of x [N, D], and the data that all chunks share.
 struct Chunk {
   int64_t first, V, D;  // as Piece
   int64_t ld;           // elements between rows of logits
@@ -56,7 +56,7 @@ struct Chunk {
   }
 };
 
-// The loss of logits whose other columns other ranks have.
+// The loss of logits that are sharded over ranks by columns.
 void LossOfColumns(Tape& tape, const Kernels& kernels, const Chunk& c,
                    bool want_grad) {
   VisitGroup& group = *tape.groups().tensor;
@@ -100,7 +100,8 @@ void LossOfColumns(Tape& tape, const Kernels& kernels, const Chunk& c,
        .z_sum = &loss->z_sum});
 }
 
-// The chunk's logits, then their gradient when `want_grad`; sums to the loss.
+// Computes the chunk's logits and adds to the loss; with `want_grad` the logits
+// become their gradient.
 void ForwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                   bool want_grad) {
   if (c.V > 0) {
@@ -140,7 +141,7 @@ void ForwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
 // From the gradient of the chunk's logits: dx = dlogits w, dw (+)= dlogits^T x.
 void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                    const Tensor& dx, const Tensor& dw, bool accumulate) {
-  if (c.V == 0) {  // of a vocabulary with fewer tokens than ranks
+  if (c.V == 0) {  // the vocabulary has fewer tokens than ranks
     if (!dx.defined()) return;
     return tape.device().FillZero(tape.stream(), c.Rows(dx),
                                   c.n * c.D * SizeOf(dx.dtype()));
@@ -170,7 +171,7 @@ void BackwardChunk(Tape& tape, const Kernels& kernels, const Chunk& c,
                                  .c_is_gradient = dw.dtype() != DType::kBF16});
 }
 
-// All ranks' columns [B, T, V] from each one's own piece of them.
+// All columns [B, T, V] from each rank's own piece of them.
 Var JoinColumns(Var own, int64_t vocab) {
   Tape& tape = own.tape();
   VisitGroup& group = *tape.groups().tensor;
@@ -231,7 +232,7 @@ int64_t HeadLossChunk(int64_t N, int64_t V, DType dtype, DeviceKind device) {
   const int64_t fit =
       bytes / (HeadLossPitch(std::max<int64_t>(V, 1), dtype) * SizeOf(dtype));
   const int64_t most = std::max(kMinChunkRows, fit);
-  // Chunks of about the same size: none is a small rest.
+  // Chunks have about the same size, so that none is a small rest.
   const int64_t chunks = std::max<int64_t>(1, (N + most - 1) / most);
   const int64_t rows = (N + chunks - 1) / chunks;
   if (!IsCuda(device)) return rows;

@@ -1,7 +1,7 @@
-// What every op begins with: the kernels of its tape.
+// Every op calls these first: they find the kernels for its tape.
 //
-// Ops state as their FLOPs the multiplications and additions of matmuls and
-// attention. Pointwise work is bound by memory and counts as none.
+// An op's FLOPs are the multiplications and additions of matmuls and attention.
+// Pointwise work is bound by memory and counts as none.
 #pragma once
 
 #include "framework/autograd/tape.h"
@@ -13,7 +13,7 @@ namespace delink::ops {
 // The table for the device of `tape`, which must have one for `dtype`.
 const Kernels& KernelsOf(const Tape& tape, DType dtype);
 
-// The same for an op that brings its own kernels; `name` is for the message.
+// The same for an op with its own kernels; `name` is for the message.
 // The list must outlive the visit.
 template <typename Table>
 const Table& KernelsOf(const Tape& tape, DType dtype,

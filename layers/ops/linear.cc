@@ -10,8 +10,7 @@
 namespace delink::ops {
 namespace {
 
-// N rows of x [N, in] to y [N, out]; of its columns the last `rest` are those
-// of w.rest().
+// N rows of x [N, in] to y [N, out]; w.rest() makes the last `rest` columns.
 struct Sizes {
   int64_t N, in, out, rest;
 };
@@ -22,8 +21,7 @@ Shape OutputShape(const Shape& x, int64_t out) {
   return Shape(std::span<const int64_t>(dims));
 }
 
-// What is multiplied: a value, or the GELU of `pre`, which then gets the
-// gradient.
+// The left factor: a value, or the GELU of `pre`, which then gets the gradient.
 struct Input {
   Var x, pre;
   GeluForm form = {};
@@ -34,8 +32,7 @@ struct Input {
   }
 };
 
-// A matrix of parameters, and what is multiplied by it: columns of y from
-// `first` on.
+// A matrix of parameters, which makes `out` columns of y from `first` on.
 struct Piece {
   Param* w;
   Param* b;  // null without
@@ -46,7 +43,7 @@ struct Piece {
   }
 };
 
-// All of them, one or two.
+// All pieces, one or two.
 std::vector<Piece> PiecesOf(Sizes s, Param& w, Param* b) {
   std::vector<Piece> pieces = {{&w, b, 0, s.out - s.rest}};
   if (s.rest > 0) {
@@ -82,7 +79,7 @@ void InputGrad(Backward& back, Sizes s, const Input& in, Var y, Param& w) {
   }
 }
 
-// To the gradient of piece.w.
+// Computes the gradient of piece.w.
 MatmulArgs WeightProduct(Sizes s, Var x, const Tensor& dy, const Piece& piece,
                          const Param::GradTarget& dw) {
   return {.m = piece.out,
@@ -99,7 +96,7 @@ MatmulArgs WeightProduct(Sizes s, Var x, const Tensor& dy, const Piece& piece,
           .c_is_gradient = dw.value.dtype() != DType::kBF16};
 }
 
-// Of y's columns that are not next to each other in memory: all are summed at
+// The pieces' columns of y are not contiguous in memory, so all are summed at
 // once.
 void BiasGrads(Backward& back, Sizes s, Var y,
                const std::vector<Piece>& pieces) {
@@ -231,7 +228,7 @@ Activated LinearGelu(Var x, Param& w, Param* b, GeluForm form) {
           {.product = ForwardProduct(s, x, y.value, PiecesOf(s, w, b).front()),
            .form = form,
            .pre = y.pre.data()});
-  // Both are there before the memory of x may be another's.
+  // Both outputs exist before the memory of x may be reused.
   Record(s, {.x = x}, y.pre, w, b);
   RecordGelu(y.pre, y.value, form);
   return y;

@@ -1,11 +1,11 @@
-// Multiplies matrices for an optimizer: what NewMuon is handed.
+// Multiplies matrices for an optimizer: the function that NewMuon is given.
 #pragma once
 
 #include "framework/optim/muon.h"
 
 namespace delink {
 
-// By the kernels of the device.
+// Uses the device's kernels.
 void MultiplyMatrices(Device& device, Stream& stream,
                       const MatrixProduct& product);
 

@@ -18,7 +18,7 @@ struct SavedNorm {
   Var x, y, mean, rstd;  // no mean of an RMS norm
 };
 
-// To y, without statistics.
+// Arguments that write y, without statistics.
 LayerNormForwardArgs ForwardArgs(const SavedNorm& s, const Tensor& y) {
   return {.N = s.N,
           .D = s.D,
@@ -104,7 +104,7 @@ void WeightGrad(Backward& back, const SavedNorm& s) {
   db.Store();
 }
 
-// Of x, which the same kernel makes the sum of `terms` where there are any.
+// The norm of x. If there are `terms`, the same kernel computes x as their sum.
 Var Norm(Var x, std::span<const Var> terms, Param& w, Param* b, double eps) {
   SavedNorm s{.N = RowsOf(x.shape()),
               .D = x.dim(-1),
@@ -132,7 +132,7 @@ Var Norm(Var x, std::span<const Var> terms, Param& w, Param* b, double eps) {
     args.sum = x.data();
   }
   Forward(s, tape.stream(), args);
-  // Only now may the memory of the terms be another's.
+  // Only from now on may the memory of the terms be reused.
   if (!terms.empty()) RecordAdd(terms[0], terms[1], x);
   OpRecord op{.name = b != nullptr ? "layer_norm" : "rms_norm",
               .inputs = {x},

@@ -15,9 +15,9 @@ struct QkNormConfig {
   double eps = 1e-6;
 };
 
-// qkv [B, T, (H + 2 Hkv) Dh], packed as CausalAttention takes it; each head h
-// of q and k becomes h / sqrt(mean(h^2) + eps) * w, w [Dh] being q_w for
-// queries and k_w for keys. Values are copied.
+// qkv [B, T, (H + 2 Hkv) Dh], packed as for CausalAttention. Each head h of q
+// and k becomes h / sqrt(mean(h^2) + eps) * w, where w [Dh] is q_w for queries
+// and k_w for keys. Values are copied.
 Var QkNorm(Var qkv, const QkNormConfig& c, Param& q_w, Param& k_w);
 
 }  // namespace delink::ops

@@ -8,7 +8,7 @@
 namespace delink::ops {
 namespace {
 
-// As Llama 3.1: by the length of the wave in tokens.
+// As Llama 3.1: depends on the wavelength in tokens.
 double Llama3(double frequency, const RotaryConfig& c) {
   const double wave = 2 * std::numbers::pi / frequency;
   const auto length = static_cast<double>(c.original_length);

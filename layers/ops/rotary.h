@@ -1,8 +1,8 @@
 // Rotary position embedding (Su et al., "RoFormer", 2021), in place on the
 // packed projection that attention takes.
 //
-// No table is kept: a kernel makes the sines and cosines of a token once for
-// all its heads and all samples, from the frequencies, which are host memory.
+// There is no table: a kernel computes the sines and cosines of a token once
+// for all heads and samples, from the frequencies, which are in host memory.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace delink::ops {
 
-// Frequencies of the contexts that models were stretched to.
+// How frequencies are scaled for longer contexts.
 enum class RotaryScaling : uint8_t {
   kNone,
   kLinear,  // positions / factor (Chen et al., 2023)
   kNtk,     // base * factor^(dim / (dim - 2))
-  kLlama3,  // as Llama 3.1: long waves / factor, short ones kept, a ramp
-            // between
+  kLlama3,  // as Llama 3.1: low frequencies / factor, high ones unchanged, a
+            // ramp between
 };
 
 struct RotaryConfig {
@@ -28,21 +28,21 @@ struct RotaryConfig {
   RotaryPairing pairing = RotaryPairing::kHalf;
   RotaryScaling scaling = RotaryScaling::kNone;
   double factor = 1;
-  // Of kLlama3: waves of more than original_length / low_freq_factor tokens are
-  // long, those of less than original_length / high_freq_factor short.
+  // For kLlama3: a frequency is low if its wavelength is more than
+  // original_length / low_freq_factor tokens, and high if it is less than
+  // original_length / high_freq_factor.
   double low_freq_factor = 1;
   double high_freq_factor = 4;
   int64_t original_length = 8192;
 };
 
-// Pair i turns by base^(-2 i / dim) a token, scaled.
+// Pair i rotates by base^(-2 i / dim) a token, scaled.
 RotaryAngles RotaryFrequencies(const RotaryConfig& config);
 
-// qkv [B, T, (H + 2 Hkv) Dh], packed as CausalAttention takes it: queries and
-// keys turn, token t by its position inputs().first_position + t, or that in
-// inputs().positions. The result is in qkv's memory, whose old value is gone:
-// qkv must be an op's output that nobody else reads or saves. `angles` must
-// outlive the visit.
+// Rotates the queries and keys of qkv [B, T, (H + 2 Hkv) Dh], packed as for
+// CausalAttention. Token t has the position inputs().first_position + t, or the
+// one in inputs().positions. The result overwrites qkv, so qkv must be an op's
+// output that nothing else reads or saves. `angles` must outlive the visit.
 Var Rotary(Var qkv, int64_t heads, int64_t kv_heads,
            const RotaryAngles& angles);
 

@@ -9,7 +9,7 @@
 namespace delink::ops {
 namespace {
 
-// A rank's own rows to their place among all, which others then fill.
+// Copies a rank's own rows to their place in `all` and gathers the others.
 void Gather(Device& device, Stream& stream, VisitGroup& group,
             const Tensor& own, const Tensor& all) {
   DELINK_CHECK_EQ(all.elements(), group.size() * own.elements());
@@ -24,7 +24,7 @@ void Scatter(VisitGroup& group, const Tensor& all, const Tensor& own) {
   group.ReduceScatter(all.data(), own.data(), own.elements(), own.dtype());
 }
 
-// In place. `visit` is a Tape or a Backward. Numbers of bf16 are rounded once.
+// In place. `visit` is a Tape or a Backward. bf16 sums are rounded once.
 template <typename Visit>
 void SumOverRanks(Visit& visit, VisitGroup& group, const Tensor& x) {
   Device& device = visit.device();
@@ -49,7 +49,7 @@ void SumOverRanks(Visit& visit, VisitGroup& group, const Tensor& x) {
   }
 }
 
-// Of `rows` that all ranks have together.
+// The shape of all ranks' rows together.
 Shape AllRows(const Tape& tape, int64_t rows, int64_t width) {
   const int64_t B = tape.inputs().sequences;
   DELINK_CHECK(B > 0 && rows % B == 0)
@@ -79,7 +79,7 @@ Var GatherOwn(Var x, VisitGroup& group) {
   return y;
 }
 
-// What all ranks have, for products of each.
+// For x that every rank has whole: passes it on to the products of each rank.
 Var HandOn(Var x, VisitGroup& group) {
   Tape& tape = x.tape();
   const Var y = tape.Alias(x);

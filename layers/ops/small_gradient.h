@@ -1,6 +1,6 @@
-// The gradient of a parameter that is small beside what it is summed over (of a
-// norm, of a bias), for kernels that write it in f32: where it is kept in bf16
-// they write to scratch memory, from which it is stored or added, rounded once.
+// The gradient of a small parameter (of a norm, of a bias), for kernels that
+// write it in f32. If the gradient is kept in bf16, the kernels write to f32
+// scratch memory, and Store rounds it once and stores or adds it.
 #pragma once
 
 #include "framework/autograd/tape.h"
@@ -10,13 +10,13 @@ namespace delink::ops {
 
 class SmallGradient {
  public:
-  // Takes the gradient of `param`, for the closure that is given `back`.
+  // Takes the gradient of `param`, in a closure that is called with `back`.
   SmallGradient(Backward& back, Param& param);
 
-  // Where a kernel is to write, and whether it is to add.
+  // The memory that a kernel must write to, and whether it must add.
   void* data() const { return sum_.data(); }
   bool accumulate() const { return !rounded() && target_.accumulate; }
-  // To be called when the kernel has been.
+  // Call it after the kernel.
   void Store() const;
 
  private:
@@ -28,7 +28,7 @@ class SmallGradient {
   Tensor sum_;
 };
 
-// Stores, or adds, what has been summed already, of the type of statistics.
+// Stores or adds a gradient that is already summed, in the statistics' type.
 void AddSmallGradient(Backward& back, const Tensor& sum, Param& param);
 
 }  // namespace delink::ops

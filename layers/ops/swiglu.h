@@ -6,8 +6,8 @@
 
 namespace delink::ops {
 
-// y = silu(gate) * up, silu(g) = g / (1 + exp(-g)). x [..., 2 F]: of each row
-// the gate, then up; y [..., F].
+// y = silu(gate) * up, silu(g) = g / (1 + exp(-g)). x [..., 2 F]: each row is
+// the gate, then up. y [..., F].
 Var SwiGlu(Var x);
 
 }  // namespace delink::ops

@@ -54,7 +54,7 @@ double MedianPass(int threads, int passes,
   return Summarise(Passes(threads, passes, work)).median;
 }
 
-// Numbers from 1 to 2, whose order nothing guesses.
+// Numbers from 1 to 2 in unpredictable order.
 void FillRandom(double* x, int64_t begin, int64_t end) {
   auto state = static_cast<uint64_t>(begin);
   for (int64_t i = begin; i < end; ++i) {
@@ -75,15 +75,15 @@ void Triad(double* __restrict__ a, const double* __restrict__ b,
   for (int64_t i = begin; i < end; ++i) a[i] = b[i] + 0.5 * c[i];
 }
 
-// A thread's share of an array, in as many pieces as an optimizer has arrays:
-// what one core asks of memory grows with the places that it asks at.
+// A thread's share of an array, in as many pieces as an optimizer has arrays,
+// since a core's bandwidth grows with the number of places that it reads at.
 constexpr int64_t kStreams = 4;
 struct Share {
   double* x;
   int64_t piece;
 };
 
-// Calls `line` with each so many elements of a share, a piece after the other.
+// Calls `line` for each kLine elements of a share, in turn from each piece.
 constexpr int64_t kLine = 16;
 template <typename Line>
 void ForLines(const Share& s, const Line& line) {
@@ -92,7 +92,7 @@ void ForLines(const Share& s, const Line& line) {
   }
 }
 
-// With a chain of additions for each lane, short of nothing but memory.
+// Has a chain of additions for each lane, so that only memory limits it.
 double SumOf(const Share& s) {
   double sums[kStreams][kLine] = {};
   ForLines(s, [&](int64_t k, const double* x) {
@@ -107,7 +107,7 @@ double SumOf(const Share& s) {
 
 void WriteTo(const Share& s, double value) {
   ForLines(s, [&](int64_t, double* x) {
-    value += 1;  // no fill, for which libraries have stores of their own
+    value += 1;  // not a fill, for which libraries use special stores
     for (int64_t i = 0; i < kLine; ++i) x[i] = value;
   });
 }
@@ -123,7 +123,7 @@ void Rewrite(const Share& s) {
 Bandwidth MeasureBandwidth(int threads, int64_t bytes, int passes) {
   const int64_t n = std::max<int64_t>(threads, bytes / 8);
   const auto size = static_cast<size_t>(n);
-  // Not initialised: the thread that uses a page is the first to touch it.
+  // Not initialised, so that the thread that uses a page touches it first.
   const std::unique_ptr<double[]> a(new double[size]), b(new double[size]),
       c(new double[size]);
   const std::unique_ptr<uint64_t[]> x(new uint64_t[size]);

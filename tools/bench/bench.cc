@@ -28,7 +28,7 @@ std::vector<DType> DTypes(DeviceKind device) {
   return dtypes;
 }
 
-// The one that was asked for, or all.
+// The given value, or all.
 template <typename T>
 std::vector<T> Forms(const std::optional<T>& asked, std::vector<T> all) {
   return asked ? std::vector<T>{*asked} : std::move(all);
@@ -46,7 +46,7 @@ Names OpShapes(const BenchOptions& options) {
   return {options.quick ? "gpt-tiny" : "gpt-124m"};
 }
 
-// All steps to measure, each one that `train` would take.
+// All steps to measure. Each is valid for `train`.
 absl::StatusOr<std::vector<StepCase>> StepCases(const BenchOptions& options,
                                                 const ModelList& models) {
   const bool gpu = IsCuda(options.device);
@@ -151,7 +151,7 @@ absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
     return absl::InvalidArgumentError(
         "--suite update measures the host; leave --device cuda away");
   }
-  // There are no kernels to list where there is no such device.
+  // Without such a device there are no kernels to list.
   DELINK_RETURN_IF_ERROR(NewDeviceOf(options.device).status());
   std::vector<OpCase> ops;
   std::vector<StepCase> steps;

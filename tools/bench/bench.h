@@ -1,5 +1,5 @@
-// `delink bench`: what this machine can do, how near each kernel and whole
-// training steps come to it, and what has changed since another day.
+// `delink bench`: measures the machine's peak speeds, compares kernels and
+// whole training steps with them, and compares two reports.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +20,24 @@ namespace delink::bench {
 struct BenchOptions {
   bool ops = true;
   bool steps = true;
-  bool updates = false;  // of AdamW on the host, on one thread and on `threads`
+  bool updates = false;  // AdamW on the host, on one thread and on `threads`
   DeviceKind device = DeviceKind::kCpu;  // or kCuda
-  // Names of ModelShapes. Empty: of steps gpt-10m, llama-10m and gpt-124m, on a
-  // GPU gpt-124m, qwen-0.5b and qwen-1.5b; of kernels gpt-124m; with `quick`
-  // the tiny ones.
+  // Names of ModelShapes. Empty: the default shapes. For steps these are
+  // gpt-10m, llama-10m and gpt-124m, and on a GPU gpt-124m, qwen-0.5b and
+  // qwen-1.5b; for kernels gpt-124m; with `quick` the tiny ones.
   std::vector<std::string> shapes;
-  int threads = 1;      // that kernels use, on the CPU
+  int threads = 1;      // of kernels, on the CPU
   std::string scratch;  // folder where the disk is measured; empty: temporary
   bool quick = false;   // seconds instead of minutes; figures are rough
-  // Of the steps; each that is not given is measured in all its forms: 256 and
-  // 1024 tokens, share none and all, fp32 and bf16; no recompute. On a GPU 1024
-  // tokens and bf16, and what the largest shapes need of recompute.
+  // Of the steps. If a value is not set, all its defaults are measured: 256 and
+  // 1024 tokens, share none and all, fp32 and bf16; no recompute. On a GPU the
+  // defaults are 1024 tokens, bf16, and the recompute that a shape needs.
   std::optional<int64_t> seq, batch;
   std::optional<std::string> share, precision, recompute;
-  // Also steps that visit so many blocks, beside those that visit all.
+  // If set, steps that visit only this many blocks are measured too.
   std::optional<int64_t> depth;
   std::vector<std::string> sets;  // other keys of their recipes, KEY=VALUE
-  int64_t repetitions = 0;  // steps of each; 0: as many as take some seconds
+  int64_t repetitions = 0;        // steps of each case; 0: some seconds of them
 };
 
 struct BenchReport {
@@ -50,15 +50,15 @@ struct BenchReport {
   std::vector<UpdateMeasure> updates;
 };
 
-// Told what is about to be measured.
+// Called with the name of each measurement before it starts.
 using BenchProgress = std::function<void(const std::string&)>;
 
-// InvalidArgument, before anything is measured, where the options are wrong.
+// If the options are wrong, returns InvalidArgument before it measures.
 absl::StatusOr<BenchReport> RunBench(const BenchOptions& options,
                                      const ModelList& models,
                                      const BenchProgress& progress);
 
-// Blocks that share against blocks that do not, all else equal.
+// Blocks that share compared with blocks that do not, all else equal.
 struct SharingGain {
   StepCase step;  // the one that does not share
   std::string share;
@@ -66,22 +66,22 @@ struct SharingGain {
 };
 std::vector<SharingGain> SharingGains(const std::vector<StepMeasure>& steps);
 
-// A step that visits some blocks over the one that visits all, all else equal.
+// A step that visits some blocks, relative to the one that visits all.
 struct DepthRatios {
   StepCase step;                      // the one that visits some
-  double flops = 0, bytes = 0;        // as planned; bytes that are allocated
-  double seconds = 0, allocated = 0;  // as measured
+  double flops = 0, bytes = 0;        // planned; bytes are allocated bytes
+  double seconds = 0, allocated = 0;  // measured
 };
 std::vector<DepthRatios> RatiosOfDepth(const std::vector<StepMeasure>& steps);
 
 // Tables for people.
 std::string ToText(const BenchReport& report);
 std::string ToText(const std::vector<UpdateMeasure>& updates);
-// One JSON object; docs/benchmarks.md names its keys.
+// One JSON object; docs/bench.md lists its keys.
 std::string ToJson(const BenchReport& report);
-// Back again: what Compare needs of it (no kernels of steps, no account).
-// InvalidArgument, naming `origin`, where the text is not whole or not such an
-// object.
+// Reads the part of ToJson's text that Compare needs (no kernels of steps, no
+// memory account). If the text is incomplete or not such an object, returns
+// InvalidArgument with `origin` in the message.
 absl::StatusOr<BenchReport> ReadReport(const std::string& text,
                                        const std::string& origin);
 

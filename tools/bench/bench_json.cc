@@ -1,4 +1,4 @@
-// A report as JSON, and back. Catches what the JSON library throws.
+// Converts a report to JSON and back. Catches the JSON library's exceptions.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -199,7 +199,7 @@ Timing ReadTiming(const Json& json) {
 }
 
 Machine ReadMachine(const Json& json) {
-  // What older files lack was the CPU.
+  // Older files have no device; they are from the CPU.
   Machine m{.device = json.value("device", "cpu"),
             .processor = json.at("processor"),
             .host = json.value("host", ""),
@@ -294,7 +294,7 @@ absl::StatusOr<BenchReport> ReadReport(const std::string& text,
     }
     return ReadWhole(json);
   } catch (const Json::parse_error& error) {
-    // What lacks its end is wrong one past it.
+    // If the end is missing, the error is one byte past the text.
     return NotAReport(origin, absl::StrCat("is not whole JSON (byte ",
                                            std::min(error.byte, text.size()),
                                            " of ", text.size(), ")"));

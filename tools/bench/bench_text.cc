@@ -12,9 +12,9 @@ namespace delink::bench {
 namespace {
 
 constexpr double kGiga = 1e9;
-// Kernels that take less of a step are not listed; --json has all.
+// Kernels with a smaller share of a step are not listed; --json has all.
 constexpr double kLeastShare = 0.005;
-// More runnable threads than this for each core before we begin: others work.
+// With more runnable threads a core than this before we begin, it is busy.
 constexpr double kBusy = 0.3;
 
 std::string Milliseconds(double seconds) {
@@ -56,7 +56,7 @@ std::string MachineText(const Machine& m) {
   return text;
 }
 
-// GFLOP/s of what arithmetic bounds, else GB/s.
+// GFLOP/s if arithmetic bounds the work, else GB/s.
 std::string Speed(const Work& work, double seconds, bool memory_bound) {
   return memory_bound
              ? absl::StrFormat("%8.1f GB/s   ", work.bytes() / seconds / kGiga)
@@ -80,7 +80,7 @@ std::string OpsText(const std::vector<OpMeasure>& ops) {
   return text;
 }
 
-// What was planned, what was measured, and how far they are apart.
+// The planned value, the measured value and their difference.
 std::string Beside(int64_t planned, int64_t measured) {
   const double ratio =
       static_cast<double>(measured) / static_cast<double>(planned);
@@ -102,7 +102,7 @@ std::string PartsText(const StepMeasure& s) {
   return text + "\n";
 }
 
-// What all kernels together say; of a step of which none were noted nothing.
+// Summary of all kernels; empty if none were recorded in the step.
 std::string KernelsText(const StepMeasure& s) {
   if (s.kernels.empty()) return "\n";
   return absl::StrFormat(

@@ -19,12 +19,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A block is copied in so many pieces, one after the other.
+// A block is copied in this many pieces, one after the other.
 constexpr int64_t kPieces = 4;
 
 enum class Way : uint8_t { kToDevice, kToHost };
 
-// What goes one way: a block on each side.
+// One direction: a block on each side.
 struct Lane {
   Way way;
   char* host;
@@ -32,7 +32,7 @@ struct Lane {
   Stream* stream;
 };
 
-// Of one direction or both, bytes/s, a sample each.
+// Samples of one direction or both, bytes/s.
 struct Samples {
   std::vector<double> to_device, to_host;
   double MedianToDevice() const { return Summarise(to_device).median; }
@@ -48,11 +48,11 @@ class Bus {
         piece_(std::max<int64_t>(options.bytes / kPieces, 1)),
         options_(options) {}
 
-  // With these blocks of the host and of the device, of `bytes` each.
+  // Uses these blocks of the host and of the device, of `bytes` each.
   offload::BusRates Measure(char* const host[2], char* const on_device[2]) {
     const Lane in{Way::kToDevice, host[0], on_device[0], in_.get()};
     const Lane out{Way::kToHost, host[1], on_device[1], out_.get()};
-    // The first touch of memory, and what a driver does once.
+    // Warm-up: the first touch of memory, and one-time work of the driver.
     BytesPerSecond(in, 0);
     BytesPerSecond(out, 0);
     Samples alone, both;
@@ -68,7 +68,7 @@ class Bus {
   }
 
  private:
-  // Of the copies that begin in so many seconds, at least of a block.
+  // Measures the copies that begin within `seconds`, at least one block.
   double BytesPerSecond(const Lane& lane, double seconds) {
     const Clock::time_point start = Clock::now();
     int64_t pieces = 0;

@@ -1,5 +1,5 @@
-// How fast bytes go between the host and a device, each way and both ways at
-// once.
+// The bandwidth between the host and a device: each direction alone, and both
+// at once.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace delink::bench {
 struct BusOptions {
   int64_t bytes = 0;     // of each of the two blocks on each side
   double seconds = 0.1;  // of a sample
-  int64_t samples = 5;   // of which the medians are taken
+  int64_t samples = 5;   // the result is their median
 };
 
 struct BusMeasure {
   offload::BusRates pinned, pageable;
-  bool pinned_memory = false;  // or else the driver refused it
+  bool pinned_memory = false;  // false: on the CPU, or the driver refused
 };
 
-// With random data, by the device's own copies, each direction on a stream and
-// a thread of its own. Pinned is a HostArena's memory: on the CPU, whose
-// copies are the processor's, ordinary memory in huge pages. An error where
-// there is not enough memory.
+// Copies random data with the device's own copies; each direction has its own
+// stream and thread. `pinned` uses a HostArena's memory. On the CPU this is
+// ordinary memory in huge pages, and the processor copies. An error if there is
+// not enough memory.
 absl::StatusOr<BusMeasure> MeasureBus(Target& target,
                                       const BusOptions& options);
 

@@ -10,12 +10,12 @@
 namespace delink::bench {
 namespace {
 
-// Less is never called a change: clocks and neighbours are not that steady.
+// Smaller differences are never a change, since clocks and other load vary.
 constexpr double kLeastSpread = 0.03;
-// Of the machine's speeds, which are the best that was seen.
+// Spread of the machine's speeds, which are the best of several.
 constexpr double kMachineSpread = 0.05;
 
-// Of anything that was measured.
+// One measurement.
 struct Measured {
   double seconds = 0;
   double peak = 0;
@@ -74,7 +74,7 @@ Comparison Compare(const BenchReport& before, const BenchReport& now) {
     const bool seconds = comparison.same_machine;
     const double a = seconds ? then.seconds : measured.peak;
     const double b = seconds ? measured.seconds : then.peak;
-    // A machine has no peak but its own.
+    // The machine's own speeds have no fraction of a peak.
     if (!(a > 0 && b > 0)) continue;
     comparison.changes.push_back(
         {.what = name,

@@ -1,4 +1,4 @@
-// Two reports side by side.
+// Compares two reports.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace delink::bench {
 
 struct Change {
   std::string what;  // "gelu forward 1024 x 3072 f32"
-  // After over before: of seconds, or, on another machine, of what part of
-  // the machine's peak was left unused, as peaks before over after.
+  // Seconds now over before. If the machines differ, the fraction of each
+  // machine's own peak, before over now.
   double ratio = 1;
-  double spread = 0;  // what the ratio may differ from 1 by chance
+  double spread = 0;  // how far the ratio may be from 1 by chance
 
   bool slower() const { return ratio > 1 + spread; }
   bool faster() const { return ratio < 1 / (1 + spread); }
@@ -21,13 +21,13 @@ struct Change {
 
 struct Comparison {
   bool same_machine = false;
-  std::vector<Change> changes;       // of all that both have, in our order
-  std::vector<std::string> missing;  // that only `before` has
+  std::vector<Change> changes;       // of all that both have, in `now`'s order
+  std::vector<std::string> missing;  // measured only in `before`
 };
 
 Comparison Compare(const BenchReport& before, const BenchReport& now);
 
-// What got slower, what faster, and how much stayed as it was.
+// Lists what is slower and what is faster, and counts what has not changed.
 std::string ToText(const Comparison& comparison, const BenchReport& before,
                    const BenchReport& now);
 

@@ -24,8 +24,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kPiece = 2 << 20;
 constexpr size_t kPage = 4096;
 
-// A file that has a name for messages only: nothing is left of it, however we
-// end.
+// A file that is already unlinked, so it disappears even if the process dies.
+// Its name is only for messages.
 class ScratchFile {
  public:
   ScratchFile(std::string path, int descriptor)
@@ -54,8 +54,8 @@ absl::StatusOr<std::unique_ptr<ScratchFile>> Create(const std::string& folder) {
   return std::make_unique<ScratchFile>(std::move(path), descriptor);
 }
 
-// Turns the page cache off for an open file. Some file systems cannot, and some
-// only say so when they are written to.
+// Turns the page cache off for an open file. Some file systems do not support
+// it, and some only say so at the first write.
 bool GoDirect(int descriptor, const void* page) {
   const int flags = fcntl(descriptor, F_GETFL);
   if (flags < 0 || fcntl(descriptor, F_SETFL, flags | O_DIRECT) != 0) {
@@ -68,7 +68,7 @@ bool GoDirect(int descriptor, const void* page) {
   return false;
 }
 
-// `move` is write(2) or read(2) of so many bytes from where the file stands.
+// `move` is write(2) or read(2) of n bytes at the file's current position.
 template <typename Move>
 absl::Status InPieces(const ScratchFile& file, int64_t bytes, const char* what,
                       const Move& move) {
@@ -103,7 +103,7 @@ absl::StatusOr<DiskSpeed> MeasureDisk(const std::string& folder,
   if (fsync(fd) != 0) return FileError(errno, file->path(), "sync");
   speed.write = static_cast<double>(bytes) / Since(start);
 
-  // Where it cannot be done reading is of the cache, and `direct` says so.
+  // If this fails, reads are from the cache; `direct` is then false.
   posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
   if (lseek(fd, 0, SEEK_SET) != 0)
     return FileError(errno, file->path(), "seek");

@@ -1,4 +1,4 @@
-// How fast a file is written and read.
+// The speed of writing and reading a file.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace delink::bench {
 
-// With a new file in `folder`, of which nothing is left, however we end.
-// Writing ends when the file is synced; reading is past the page cache where
-// the file system can (O_DIRECT), else of pages that it was asked to drop.
-// InvalidArgument: the folder cannot be written to.
+// Uses a new file in `folder`, which is always removed, even if the process
+// dies. Writing ends when the file is synced. Reading bypasses the page cache
+// if the file system supports it (O_DIRECT); else the pages are asked to be
+// dropped first. InvalidArgument: the folder cannot be written to.
 absl::StatusOr<DiskSpeed> MeasureDisk(const std::string& folder, int64_t bytes);
 
 }  // namespace delink::bench

@@ -25,7 +25,7 @@ int64_t Cores() {
   return sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-// Of the square matrices that are tried.
+// Sizes of the square matrices to try.
 std::vector<int64_t> MatmulSizes(DeviceKind device, bool quick) {
   if (IsCuda(device)) {
     if (quick) return {64};
@@ -37,8 +37,8 @@ std::vector<int64_t> MatmulSizes(DeviceKind device, bool quick) {
 
 }  // namespace
 
-// sysconf adds up those of a processor's parts, which no core can use; where
-// the system does not say, as much as desktop processors have.
+// sysconf adds up the caches of a processor's parts, but a core can use only
+// its part's. If the system does not say, as much as desktop processors have.
 int64_t LargestCache() {
   int64_t largest = 0;
   for (int i = 0;; ++i) {
@@ -129,7 +129,7 @@ absl::StatusOr<Machine> MeasureMachine(Target& target,
                                  machine.memory_bytes / 8);
   const int passes = options.quick ? 3 : 12;
   if (cuda) {
-    // Long enough that how a copy begins and ends is nothing.
+    // Long enough to make a copy's fixed costs negligible.
     const int64_t long_array =
         options.quick
             ? array

@@ -1,4 +1,4 @@
-// What this machine can do: the speeds that everything else is held against.
+// The machine's peak speeds, with which all other measurements are compared.
 #pragma once
 
 #include <cstdint>
@@ -21,15 +21,15 @@ struct MatmulPeak {
 };
 
 // Streaming over memory far larger than the caches, on all threads, bytes/s. On
-// a GPU all three are that of a copy.
+// a GPU both speeds are that of a copy.
 struct Bandwidth {
   double read = 0;    // a sum
   double triad = 0;   // a = b + s c: two bytes read for each one written
   int64_t bytes = 0;  // of each array
 };
 
-// One file, written and then read, past the page cache where the file system
-// lets us (`direct`); bytes/s.
+// One file, written and then read; bytes/s. `direct`: the file system let us
+// bypass the page cache.
 struct DiskSpeed {
   std::string folder;
   bool direct = false;
@@ -39,25 +39,25 @@ struct DiskSpeed {
 
 struct Machine {
   std::string device = "cpu";  // cpu, cuda
-  std::string processor;       // that computes: of a GPU its name
-  std::string host;            // a GPU's
+  std::string processor;       // of the device: on a GPU its name
+  std::string host;            // on a GPU, the host's processor
   int64_t cores = 0;           // of the host, that this process may use
-  int64_t threads = 0;         // that kernels use, on the CPU
-  int64_t memory_bytes = 0;    // of the device, as is the next
-  int64_t cache_bytes = 0;     // the largest
-  double load = 0;             // runnable threads of a minute, before we began
+  int64_t threads = 0;         // of kernels, on the CPU
+  int64_t memory_bytes = 0;    // of the device
+  int64_t cache_bytes = 0;     // the device's largest cache
+  double load = 0;             // runnable threads in the minute before
   std::vector<MatmulPeak> matmul;
   Bandwidth bandwidth;
   DiskSpeed disk;
 
   // Null when the type was not measured.
   const MatmulPeak* PeakOf(DType dtype) const;
-  // Seconds that the work takes at least: its arithmetic at the matmul's peak,
+  // The least time of the work in seconds: its arithmetic at the matmul's peak
   // or its bytes at the measured bandwidths, whichever is longer. A byte
-  // written costs what the triad leaves for it when its reads go at the speed
-  // of reading.
+  // written costs the triad's time beyond its reads, but at least as much as a
+  // byte read.
   double Roof(const Work& work, DType dtype) const;
-  // Whether it is the bytes that bound it.
+  // Whether the work is bound by memory.
   bool BoundByMemory(const Work& work, DType dtype) const;
 
  private:
@@ -65,14 +65,14 @@ struct Machine {
   double MemorySeconds(const Work& work) const;
 };
 
-// Of the CPU: what one core can use.
+// Of the CPU: the largest cache that one core can use.
 int64_t LargestCache();
-// Runnable threads of the last minute.
+// Runnable threads in the last minute.
 double LoadAverage();
 // The best of several sizes of square matrices.
 MatmulPeak MeasureMatmul(Device& device, DType dtype, bool quick);
 
-// Whether speeds of the two may be compared as they are.
+// Whether the two machines' times can be compared directly.
 bool SameMachine(const Machine& a, const Machine& b);
 
 struct MachineOptions {
@@ -82,8 +82,8 @@ struct MachineOptions {
   bool quick = false;  // rough figures, in a fraction of a second
 };
 
-// With the target's device as what computes. An error where the folder cannot
-// be written. The file is removed.
+// Measures with the target's device. An error if the folder cannot be written
+// to. The file is removed.
 absl::StatusOr<Machine> MeasureMachine(Target& target,
                                        const MachineOptions& options);
 

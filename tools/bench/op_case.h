@@ -1,8 +1,9 @@
-// A kernel at one shape, ready to be called on memory of its own.
+// A kernel at one shape, ready to be called on its own memory.
 //
-// What it works on is laid out once for the size and then on each of several
-// sets of memory, in turn, so that a call finds nothing of the last one in the
-// caches: as in a step, where what a kernel reads was written long before.
+// Its operands are laid out once to count bytes, and then on each of several
+// sets of memory. Calls use these in turn, so that a call finds nothing of the
+// last one in the caches. In a step, too, a kernel's inputs were written long
+// before.
 #pragma once
 
 #include <functional>
@@ -16,8 +17,8 @@
 
 namespace delink::bench {
 
-// Hands out one set's memory of the target front to back; without any, it only
-// counts. The memory is filled with numbers (Target::Fill).
+// Hands out one set of the target's memory from front to back; without memory
+// it only counts bytes. The memory is filled with numbers (Target::Fill).
 class Pieces {
  public:
   Pieces() = default;
@@ -28,9 +29,9 @@ class Pieces {
     bytes_ += AlignUp(elements * SizeOf(dtype));
     return piece;
   }
-  // With numbers that are not negative.
+  // Filled with numbers that are not negative.
   void* TakePositive(int64_t elements, DType dtype);
-  // With these values.
+  // Filled with these values.
   template <typename T>
   T* Put(const std::vector<T>& values) {
     const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
@@ -58,14 +59,14 @@ struct OpCase {
   std::string name;   // "matmul qkv forward"
   std::string shape;  // "1024 x 2304 x 768"
   DType dtype = DType::kF32;
-  // Takes all of a set's memory in an order that depends on shapes only. Where
-  // the pieces are not there the call is not to be run.
+  // Takes all of a set's memory in an order that depends on shapes only. If the
+  // pieces have no memory, the call must not be run.
   std::function<OpCall(Pieces&)> make;
 };
 
 // Every kernel of a training step at the shape's sizes, on as many tokens as a
-// step has on a device of that kind; those that only the other family of models
-// has, too. The device must have kernels for `dtype`.
+// step has on a device of that kind. Kernels that only the other model family
+// uses are included. The device must have kernels for `dtype`.
 std::vector<OpCase> OpCases(const ModelShape& shape, DeviceKind device,
                             DType dtype);
 

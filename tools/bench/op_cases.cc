@@ -1,4 +1,4 @@
-// The list of kernels that are measured: what works row by row.
+// The list of measured kernels: those that work row by row.
 #include <algorithm>
 #include <memory>
 
@@ -32,7 +32,7 @@ OpSizes SizesOf(const ModelShape& m, DeviceKind device) {
           .block_parameters = 4 * m.dim * m.dim + 2 * m.dim * m.ffn};
 }
 
-// Tokens spread over the vocabulary, few of them twice.
+// Tokens spread over the vocabulary, with few repetitions.
 std::vector<int32_t> Tokens(int64_t count, int64_t V) {
   std::vector<int32_t> tokens;
   for (int64_t n = 0; n < count; ++n) {
@@ -52,7 +52,7 @@ OpList::OpList(const OpSizes& sizes, DeviceKind device, DType dtype)
   DELINK_CHECK(kernels_ != nullptr && optim_ != nullptr) << ToString(dtype);
 }
 
-// A norm of a sum that is made on the way, and its gradient added to another.
+// A fused sum and norm, and a norm's gradient that is added to another.
 void OpList::AddResidualNorms() {
   const OpSizes d = sizes_;
   const DType t = dtype_, stat = StatisticsOf(t);

@@ -1,5 +1,4 @@
-// The list of kernels that are measured: what multiplies matrices, and what
-// goes over all parameters.
+// The list of measured kernels: matrix products, and those over all parameters.
 #include <cmath>
 
 #include "framework/base/check.h"
@@ -11,8 +10,8 @@
 
 namespace delink::bench {
 
-// The three products of a linear layer of m rows, whose output's begin `pitch`
-// elements apart.
+// The three products of a linear layer with m rows. The rows of its output
+// begin `pitch` elements apart.
 void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
                        int64_t out, bool bias, int64_t pitch) {
   const DType t = dtype_, p = kGradient;
@@ -73,7 +72,7 @@ void OpList::AddMatmuls() {
             sizes_.D, sizes_.V, false, ops::HeadLossPitch(sizes_.V, dtype_));
 }
 
-// Of an MLP with GELU: what is made beside its products.
+// Fused products of an MLP with GELU.
 void OpList::AddFusedMatmuls() {
   const int64_t N = sizes_.N, D = sizes_.D, F = sizes_.F;
   const DType t = dtype_, p = kGradient;
@@ -196,7 +195,7 @@ UpdateControl PlainUpdate() {
   return control;
 }
 
-// AdamW over n parameters: of bf16 the master weights, with the weights beside.
+// AdamW over n parameters; for bf16 with master weights, which it also rounds.
 OpCall AdamW(const OptimKernels& kernels, int64_t n, DType dtype, Pieces& m) {
   const bool rounds = dtype == DType::kBF16;
   AdamWArgs a{.p = m.Take(n, DType::kF32),
@@ -233,7 +232,7 @@ OpCall SumSquares(const OptimKernels& kernels, int64_t n, Pieces& m) {
 
 }  // namespace
 
-// As one of two ranks has it that share a vocabulary.
+// The loss on one of two ranks that share a vocabulary.
 void OpList::AddLossOfColumns() {
   const DType t = dtype_;
   const int64_t V = (sizes_.V + 1) / 2,
@@ -310,7 +309,7 @@ void OpList::AddLossAndOptimizer() {
        .shape = By(n),
        .dtype = t,
        .make = [=, &kernels](Pieces& m) { return AdamW(kernels, n, t, m); }});
-  // Gradients are f32 whatever the weights are.
+  // Gradients are f32 for all types of weights.
   if (t != DType::kF32) return;
   cases_.push_back(
       {.name = "sum_squares",

@@ -1,4 +1,4 @@
-// How the list of OpCases is made: private to it.
+// Builds the list of OpCases. Private to it.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@ namespace delink::bench {
 // Dimensions as layers/kernels/arguments.h names them.
 struct OpSizes {
   int64_t B, T, N, D, H, Hkv, Dh;
-  int64_t F;   // inside the MLP
-  int64_t Fg;  // inside a gated one
+  int64_t F;   // hidden width of the MLP
+  int64_t Fg;  // hidden width of a gated MLP
   int64_t V;
   int64_t block_parameters;
 };
@@ -42,7 +42,7 @@ class OpList {
   std::vector<OpCase> Take() { return std::move(cases_); }
 
  private:
-  // A case whose arguments are made by `make` from pieces of memory.
+  // Adds a case; `make` makes its arguments from pieces of memory.
   template <typename Args, typename Make>
   void Add(std::string name, std::string shape,
            void (*kernel)(Stream&, const Args&), Make make) {
@@ -61,7 +61,7 @@ class OpList {
                  bool bias, int64_t pitch);
   void AddFusedMatmuls();
 
-  // Of gradients of parameters, whatever the table's type is.
+  // The type of parameters' gradients, for every type of table.
   static constexpr DType kGradient = DType::kF32;
 
   const OpSizes sizes_;

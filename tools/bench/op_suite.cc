@@ -10,7 +10,7 @@
 namespace delink::bench {
 namespace {
 
-// What all sets take together is more than three times the largest cache.
+// All sets together take more than three times the largest cache.
 int64_t SetsOf(int64_t bytes, int64_t cache_bytes, bool quick) {
   if (quick) return 1;
   return 1 + 3 * cache_bytes / std::max<int64_t>(bytes, 1);

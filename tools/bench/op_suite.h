@@ -1,5 +1,4 @@
-// The kernels by themselves: how long each takes, and how near that is to what
-// the machine can do.
+// Times each kernel by itself and compares it with the machine's peak.
 #pragma once
 
 #include <string>
@@ -17,12 +16,12 @@ struct OpMeasure {
   DType dtype = DType::kF32;
   Work work;
   Timing seconds;
-  bool memory_bound = false;  // it is the bytes that bound it
-  double peak = 0;            // of what the machine can do: 1 is all of it
+  bool memory_bound = false;
+  double peak = 0;  // fraction of the machine's peak
 };
 
-// On the target's memory, with nothing of a call in the caches, but where
-// `quick`. An error where there is not enough memory.
+// Uses the target's memory. A call finds nothing of the last one in the caches
+// unless `quick`. An error if there is not enough memory.
 absl::StatusOr<OpMeasure> MeasureOp(const OpCase& op, Target& target,
                                     const Machine& machine, bool quick);
 

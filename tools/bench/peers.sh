@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Our training steps beside PyTorch's of the same models, in turn.
+# Compares our training steps with PyTorch's of the same models, in turn.
 set -euo pipefail
 
 usage() {
@@ -103,7 +103,7 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# run FILE COMMAND...: its output goes to FILE, what it says only if it fails.
+# run FILE COMMAND...: writes its output to FILE; shows messages if it fails.
 run() {
   local file=$1
   shift

@@ -21,7 +21,7 @@ namespace {
 using offload::MachineRates;
 using offload::UpdatePlace;
 
-// Of a block that is copied, of an array of the host's memory.
+// Bytes of a copied block, and of an array in the host's memory.
 int64_t BlockBytes(bool quick) {
   if (quick) return 4 * kMebibyte;
   return std::clamp(4 * LargestCache(), 256 * kMebibyte, 1024 * kMebibyte);
@@ -77,7 +77,7 @@ absl::StatusOr<MachineRates> MeasureRates(
              MeasureMatmul(target.device(), dtype, quick).flops_per_s});
   }
   if (!cuda) {
-    // The same processor does either.
+    // On the CPU, host and device are the same processor.
     DELINK_RETURN_IF_ERROR(MeasureUpdates(
         target, {UpdatePlace::kHost, UpdatePlace::kDevice}, quick, &rates));
     return rates;

@@ -1,4 +1,4 @@
-// `delink bench --suite machine`: the rates that offloading is planned by.
+// `delink bench --suite machine`: the rates for planning offloading.
 #pragma once
 
 #include <functional>
@@ -16,15 +16,15 @@ struct RatesOptions {
   bool quick = false;                    // rough, in a fraction of a second
 };
 
-// Some seconds. An error where there is no such device or not enough memory:
+// Takes some seconds. An error if there is no such device or not enough memory:
 // 2 blocks of 256 MiB, or of four times the largest cache, on either side, or
 // 18 bytes of a quarter as many parameters.
 absl::StatusOr<offload::MachineRates> MeasureRates(
     const RatesOptions& options,
     const std::function<void(const std::string&)>& progress);
 
-// Tables for people: what was measured, and from how many tokens a step on what
-// of it is free.
+// Tables for people: the rates, and the number of tokens a step from which each
+// transfer or update is free.
 std::string ToText(const offload::MachineRates& rates);
 
 }  // namespace delink::bench

@@ -14,8 +14,8 @@ using offload::UpdatePlace;
 using offload::WordOf;
 
 constexpr double kGiga = 1e9;
-// More runnable threads than this for each of ours before we began: others
-// work.
+// With more runnable threads than this for each of ours before we began, the
+// machine is busy.
 constexpr double kBusy = 0.3;
 
 std::string BusLine(const char* name, const offload::BusRates& bus) {
@@ -62,7 +62,8 @@ std::string UpdatesText(const MachineRates& rates) {
   return text;
 }
 
-// From so many tokens a step, or a pass over the weights, on.
+// The number of tokens a step, or a pass over the weights, from which transfers
+// and updates are free.
 std::string BoundsText(const MachineRates& rates) {
   std::string text = absl::StrFormat(
       "free from so many tokens on, with products at the rates above and all "

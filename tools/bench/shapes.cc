@@ -12,7 +12,7 @@
 namespace delink::bench {
 namespace {
 
-// What a report calls a step by.
+// The recipe's keys that name a step in a report.
 auto ReportKey(const Recipe& r) {
   return std::tuple(r.run.device, r.data.seq, r.data.batch,
                     r.stages.front().share, r.stages.front().depth,

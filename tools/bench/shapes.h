@@ -1,4 +1,4 @@
-// The models that are measured, by name.
+// The measured models, by name.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +18,29 @@ struct ModelShape {
   std::string kind;  // gpt, llama
   int64_t layers = 0, dim = 0, heads = 0, kv_heads = 0, ffn = 0, vocab = 0;
   bool tied = true;
-  // Of a step, unless a batch is given: on the CPU, and on a GPU.
+  // Tokens of a step if no batch is given, on the CPU and on a GPU.
   int64_t step_tokens = 0, gpu_step_tokens = 0;
-  std::string recompute = "norm+activation";  // on a GPU, unless one is given
+  std::string recompute = "norm+activation";  // default on a GPU
 
   int64_t StepTokens(DeviceKind device) const {
     return IsCuda(device) ? gpu_step_tokens : step_tokens;
   }
 };
 
-// gpt-10m, llama-10m, gpt-124m, of Qwen2.5's sizes qwen-0.5b, qwen-1.5b,
-// qwen-3b and qwen-7b; and gpt-tiny and llama-tiny, which take no time and tell
-// nothing.
+// gpt-10m, llama-10m, gpt-124m; in Qwen2.5's sizes qwen-0.5b, qwen-1.5b,
+// qwen-3b and qwen-7b; and gpt-tiny and llama-tiny, which take no time but
+// whose results mean nothing.
 const std::vector<ModelShape>& ModelShapes();
-// InvalidArgument with the names there are.
+// InvalidArgument lists the known names.
 absl::StatusOr<ModelShape> FindModelShape(std::string_view name);
 
-// One step that is measured.
+// One measured step.
 struct StepCase {
   std::string shape;
   int64_t seq = 256;
   int64_t batch = 0;  // sequences, one micro-batch
   std::string share = "none";
-  int64_t depth = 0;  // blocks that are visited, the first; 0: all
+  int64_t depth = 0;  // it visits the first `depth` blocks; 0: all
   std::string precision = "fp32";
   std::string recompute = "norm+activation";
   std::vector<std::string> sets;  // keys of its recipe, as `train --set`
@@ -52,7 +52,7 @@ struct StepCase {
 std::string ToString(const StepCase& step);
 
 // The recipe of such a step, as `train` would read it. No corpus is needed.
-// InvalidArgument where the case is not one that `train` takes.
+// InvalidArgument if `train` does not accept the case.
 absl::StatusOr<Recipe> RecipeOf(const StepCase& step, const ModelList& models);
 
 }  // namespace delink::bench

@@ -82,7 +82,7 @@ class Account {
     const std::vector<Trace::Span>& spans = record_.trace->spans();
     size_t at = 0;
     for (const KernelCall& call : record_.calls->calls()) {
-      // One thread: spans and calls stand in the order of time.
+      // With one thread, spans and calls are in order of time.
       while (at < spans.size() && spans[at].end < call.begin) ++at;
       if (at == spans.size()) break;
       const Trace::Span& span = spans[at];
@@ -135,8 +135,8 @@ class Account {
     return LayerKind(store_.slab(at.slab).leader);
   }
 
-  // Where the device goes its own way, what it took from when the host was
-  // there. Spans are asked for in the order of time.
+  // The span's length or, on an asynchronous device, the device time from the
+  // host's marks in it. Must be called for spans in order of time.
   double SecondsOf(const Trace::Span& span) {
     const std::vector<KernelMark>& marks = record_.calls->marks();
     if (marks.empty()) return Seconds(span.end - span.begin);
@@ -182,9 +182,9 @@ class Account {
     Count(span, call.work.kernel, seconds, call.work);
   }
 
-  // An update of so many bytes of masters: of its part of all parameters it
-  // reads gradients, state and, where they are not rounded from a master of
-  // their own, weights; it writes state and weights.
+  // An update of `bytes` of master weights. For its share of the parameters it
+  // reads gradients, state and, if there is no whole master, weights; it writes
+  // state and weights.
   Work UpdateWork(int64_t bytes) const {
     const int64_t elements = bytes / SizeOf(store_.dtype(store_.master()));
     const int64_t all_elements = memory_.weights / SizeOf(dtype_);  // padded
@@ -215,7 +215,7 @@ class Account {
     k.share.work.written += work.written;
   }
 
-  // From all steps to one, which all have the same work.
+  // Divides the work of all steps by their number, since all do the same.
   void FinishKernels(StepMeasure* measure) {
     const auto steps = static_cast<double>(record_.seconds.size());
     const double step = Summarise(record_.seconds).median;

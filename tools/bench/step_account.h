@@ -1,4 +1,4 @@
-// From what was recorded of some steps to where their time went.
+// Computes from recorded steps how their time was spent.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 
 namespace delink::bench {
 
-// Of steps that one thread took, one after the other.
+// The record of steps that one thread took, one after the other.
 struct StepRecord {
   const Trace* trace = nullptr;
   const KernelCalls* calls = nullptr;
   const ParamStore* store = nullptr;
-  int64_t first = 1;            // step that counts; those before warmed up
+  int64_t first = 1;            // first step that counts, after the warm-up
   std::vector<double> seconds;  // of each step that counts
 };
 
-// By `measure->memory` sets `parts`, `blocks`, `kernels` and `flops`.
+// Sets `parts`, `blocks`, `kernels` and `flops`. Reads `measure->memory`.
 void AccountForTime(const StepRecord& record, const Machine& machine,
                     StepMeasure* measure);
 

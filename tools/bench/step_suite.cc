@@ -26,8 +26,7 @@ constexpr double kLr = 1e-4;
 constexpr int64_t kWarmUp = 2;       // steps
 constexpr int64_t kNotedOnGpu = 10;  // steps: events of each kernel are kept
 
-// Makes the next PeakResidentBytes that of what comes after, where the system
-// lets us.
+// Resets the peak for the next PeakResidentBytes, if the system allows it.
 void ForgetPeak() {
   malloc_trim(0);
   std::ofstream("/proc/self/clear_refs") << 5;
@@ -51,7 +50,7 @@ HostBatch RandomBatch(const BatchCut& cut, int64_t vocab, int64_t step) {
   return batch;
 }
 
-// Tells what notes kernels which instruction the host has come to.
+// Marks the host's progress through instructions in the record of kernels.
 class MarkingWatch final : public StepWatch {
  public:
   explicit MarkingWatch(KernelCalls& calls) : calls_(calls) {}
@@ -62,7 +61,7 @@ class MarkingWatch final : public StepWatch {
   KernelCalls& calls_;
 };
 
-// A stage as a run has it, on a device that may note its kernels.
+// A stage as in a run, on a device that may record its kernels.
 struct Rig {
   Recipe recipe;
   KernelCalls calls;
@@ -100,7 +99,7 @@ absl::StatusOr<std::unique_ptr<Rig>> MakeRig(const StepCase& step,
              .host_optimizer = rig->host_optimizer.get(),
              .world = &rig->world,
              .network = &rig->network,
-             // As in a run: copies go on while the device computes.
+             // As in a run, copies overlap the device's computation.
              .lane_threads = Offloads(rig->recipe),
              .watch = noted ? &rig->watch : nullptr,
              .trace = noted ? &rig->trace : nullptr};
@@ -118,7 +117,7 @@ bool Enough(const std::vector<double>& seconds, const StepOptions& options) {
   return steps >= options.least && all >= options.seconds;
 }
 
-// Steps until there are enough; returns the last one's loss.
+// Runs enough steps; returns the last one's loss.
 absl::StatusOr<double> TakeSteps(Rig& rig, const StepOptions& options,
                                  std::vector<double>* seconds) {
   using Clock = std::chrono::steady_clock;
@@ -140,8 +139,8 @@ absl::StatusOr<double> TakeSteps(Rig& rig, const StepOptions& options,
   return loss;
 }
 
-// Memory, the loss and the time of a step; what was noted, if anything, goes
-// into parts and kernels, in parts of the step that had it.
+// Measures memory, the loss and the time of a step. If kernels were recorded,
+// also sets parts and kernels, as parts of the recorded steps.
 absl::Status MeasureRig(Rig& rig, const Machine& machine,
                         const StepOptions& options, StepMeasure* measure) {
   const ParamStore& store = rig.stage->store();
@@ -172,7 +171,7 @@ absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step, DeviceKind device,
   ForgetPeak();
   measure.resident_before = ResidentBytes();
   DELINK_ASSIGN_OR_RETURN(const Recipe recipe, RecipeOf(step, models));
-  // What notes kernels is of one thread.
+  // The record of kernels needs a single thread.
   const bool notes = !Offloads(recipe);
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Rig> rig,
                           MakeRig(step, models, device, notes));
@@ -182,7 +181,7 @@ absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step, DeviceKind device,
   }
   DELINK_RETURN_IF_ERROR(MeasureRig(*rig, machine, first, &measure));
   if (notes && IsCuda(device)) {
-    // One after the other: two do not fit.
+    // One after the other, since two do not fit.
     rig.reset();
     DELINK_ASSIGN_OR_RETURN(rig,
                             MakeRig(step, models, device, /*noted=*/false));

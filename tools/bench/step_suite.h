@@ -1,11 +1,12 @@
-// Whole training steps, taken by the code that `train` takes them with, on
-// random tokens: how long, which part and which kernel of it, and what memory.
+// Whole training steps on random tokens, run by `train`'s own code: their time,
+// by part and by kernel, and their memory.
 //
-// Parts come from the executor's trace, kernels from a device that notes every
-// call (layers/kernels/timed). Both are of the same steps. On a GPU these are
-// further steps, since noting costs a little; their times are the device's own.
-// Steps with planes at home on the host have neither: the host updates on a
-// thread of its own, and what notes kernels is of one.
+// The times of parts are from the executor's trace, those of kernels from a
+// device that records every call (layers/kernels/timed), both in the same
+// steps. On a GPU these are additional steps, since recording costs a little;
+// their times are the device's own. Steps with host-resident planes have
+// neither: the host updates on its own thread, but the record of kernels needs
+// a single thread.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +21,13 @@
 
 namespace delink::bench {
 
-// Seconds of a step. Zeroing is what fills gradients with zeros; it is not
-// counted in the part where it happens.
+// Seconds of a step. `zeroing` is the time to fill gradients with zeros; it is
+// not counted in the part where it happens.
 struct StepParts {
   double forward = 0;   // without the head
   double head = 0;      // head and loss, forward and backward in one
-  double backward = 0;  // without the head; forward again under recompute
-  double reduce = 0;    // gradients over ranks, and gathering of weights
+  double backward = 0;  // without the head; with recompute's forward
+  double reduce = 0;    // gradients over ranks, and all-gathers of weights
   double norm = 0;
   double update = 0;
   double zeroing = 0;
@@ -37,25 +38,26 @@ struct StepParts {
   }
 };
 
-// What a step spends on the parameters of the blocks, whatever it is trained
-// on: this is what shrinks when blocks share. What makes one norm of the slabs'
-// squares is the blocks' by the part of the parameters that they have.
+// The time that a step spends on the parameters of the blocks, for any number
+// of tokens. It is what shrinks when blocks share. The blocks' part of the time
+// to compute one norm from the slabs' squares is proportional to their
+// parameters.
 struct BlockUpkeep {
   double update = 0, reduce = 0, norm = 0, zeroing = 0;  // seconds of a step
   double total() const { return update + reduce + norm + zeroing; }
 };
 
-// All calls of a kernel in one kind of layer, in a step; its time is the median
-// over steps.
+// All calls of a kernel in one kind of layer, in a step. `seconds` is the
+// median over steps.
 struct KernelShare {
   std::string layer;   // embed, blocks, head
-  std::string kernel;  // as Work calls it; adamw and norm
+  std::string kernel;  // Work::kernel, or adamw or norm
   double calls = 0;
   double seconds = 0;
   double share = 0;  // of the step
   Work work;         // of all calls; .kernel is not set
   bool memory_bound = false;
-  double peak = 0;  // of what the machine can do
+  double peak = 0;  // fraction of the machine's peak
 };
 
 struct StepMeasure {
@@ -64,9 +66,9 @@ struct StepMeasure {
   Timing seconds;
   double tokens_per_s = 0;
   double flops = 0;  // of forward and backward, no recompute
-  double peak = 0;   // of the matmul's
-  // Of the time that all kernels together take at the least, each by its
-  // arithmetic or its bytes.
+  double peak = 0;   // fraction of the matmul's peak
+  // The least time of all kernels together, each by its arithmetic or its
+  // bytes, as a fraction of the step's time.
   double light = 0;
   StepParts parts;
   BlockUpkeep blocks;
@@ -74,21 +76,21 @@ struct StepMeasure {
   MemoryAccount memory;
   int64_t resident_before = 0;  // bytes of the process, before the model
   int64_t peak_resident = 0;    // bytes of the process, at most
-  // The most that was allocated at one time: to be held against what `memory`
-  // says is.
+  // The most that was allocated at one time; compare it with what `memory` says
+  // is allocated.
   int64_t allocated_bytes = 0;
-  // Of a GPU, at the end, as the driver counts: to be held against its total.
+  // On a GPU, at the end, as the driver counts; compare it with memory's total.
   int64_t device_bytes = 0;
   double loss = 0;  // of the last step
 };
 
 struct StepOptions {
-  double seconds = 4;   // at least, of the steps that count
-  int64_t least = 5;    // steps
-  int64_t exactly = 0;  // steps; 0: as the two above say
+  double seconds = 4;   // least time of the steps that count
+  int64_t least = 5;    // least number of steps
+  int64_t exactly = 0;  // number of steps; 0: the two above decide
 };
 
-// On a device of its own, of the kind that the machine was measured with.
+// Uses its own device, of the kind that the machine was measured with.
 absl::StatusOr<StepMeasure> MeasureStep(const StepCase& step, DeviceKind device,
                                         const ModelList& models,
                                         const Machine& machine,

@@ -12,7 +12,7 @@
 namespace delink::bench {
 namespace {
 
-// A sample that drowns what the host needs to wait for a device.
+// Long enough to make the cost of waiting for a device negligible.
 constexpr double kShortestAsynchronous = 2e-3;
 }  // namespace
 

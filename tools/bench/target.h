@@ -1,4 +1,4 @@
-// What is measured: a device and its kernels.
+// The device under test and its kernels.
 #pragma once
 
 #include <cstdint>
@@ -22,15 +22,15 @@ class Target {
   DeviceKind kind() const { return device_->kind(); }
   Device& device() { return *device_; }
   Stream& stream() { return *stream_; }
-  // Null when the device has none for the type.
+  // Null if the device has none for the type.
   const Kernels* kernels(DType dtype) const;
   const OptimKernels& optim() const;
 
   // FillWithNumbers (recipes/record/machine_peak.h).
   void Fill(void* memory, int64_t bytes, bool positive = false);
 
-  // As timing.h's, for calls that enqueue work on stream(). A call too short
-  // for waiting is sampled several at a time.
+  // As Repeat (timing.h), for calls that enqueue work on stream(). If a call is
+  // too short to wait for it alone, a sample has several calls.
   Timing Measure(const std::function<void(int64_t)>& call,
                  RepeatOptions options);
 

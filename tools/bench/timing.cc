@@ -25,7 +25,7 @@ std::vector<double> Samples(const std::function<void(int64_t)>& call,
   const double warm_up = options.seconds / 5;
   Clock::time_point start = Clock::now();
   while (Since(start) + once < warm_up) once = sample(1);
-  // Of few calls the wait at the end is a part, so that more of them fit.
+  // With few calls the final wait is a large part, so more calls are needed.
   int64_t calls = 1;
   while (calls < kMostCalls &&
          once * static_cast<double>(calls) < options.shortest) {
@@ -43,7 +43,7 @@ std::vector<double> Samples(const std::function<void(int64_t)>& call,
   return samples;
 }
 
-// Between the two nearest, where it falls between.
+// Interpolates between the two nearest values.
 double Quantile(const std::vector<double>& sorted, double q) {
   const double at = q * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<size_t>(at);

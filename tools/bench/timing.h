@@ -1,4 +1,4 @@
-// How long something takes: repeated, in seconds of wall time.
+// Repeats a call and measures its wall time in seconds.
 #pragma once
 
 #include <chrono>
@@ -26,17 +26,18 @@ struct Timing {
 Timing Summarise(std::vector<double> seconds);
 
 struct RepeatOptions {
-  double seconds = 0.3;  // at least, of all samples together
-  int64_t least = 7;     // samples
-  // A call that is shorter is sampled several at a time, as many as take this
-  // long: it drowns the clock and the call through std::function.
+  double seconds = 0.3;  // least time of all samples together
+  int64_t least = 7;     // least number of samples
+  // If a call is shorter, a sample has as many calls as take this long, so that
+  // the cost of the clock and of std::function is negligible.
   double shortest = 20e-6;
-  // Optional: waits for what calls have begun. Time runs until it is back.
+  // Optional: waits for the work that calls have enqueued. A sample's time
+  // includes it.
   std::function<void()> finish;
 };
 
-// Calls `call` with 0, 1, 2, ...: once or, when that is over soon, a while for
-// nothing, then for as long as the options say.
+// Calls `call` with 0, 1, 2, ... It first warms up with one call, or for a
+// while if that call is short, and then samples as the options say.
 Timing Repeat(const std::function<void(int64_t)>& call,
               const RepeatOptions& options);
 

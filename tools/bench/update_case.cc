@@ -17,11 +17,11 @@
 namespace delink::bench {
 namespace {
 
-// Planes begin at addresses that differ in what caches choose a line's place
-// by, as those of slabs of any sizes do.
+// Planes begin at addresses that map to different cache sets, as do those of
+// slabs of any sizes.
 constexpr int64_t kApart = 4096 + 256;
 constexpr int64_t kHugePage = int64_t{2} << 20;
-// Values of a plane that are moved at a time at the most.
+// The most values of a plane that are moved at a time.
 constexpr int64_t kTile = 256;
 constexpr int64_t kPlanes = 6;  // at most
 
@@ -29,7 +29,7 @@ void AskForHugePages(const Buffer& memory) {
   const auto begin = reinterpret_cast<uintptr_t>(memory.data());
   const uintptr_t first = (begin + kHugePage - 1) / kHugePage * kHugePage;
   const uintptr_t end = begin + static_cast<uintptr_t>(memory.bytes());
-  // Where the system has none other pages do.
+  // If the system has no huge pages, other pages will do.
   if (first < end) {
     madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
   }
@@ -71,7 +71,7 @@ absl::StatusOr<std::unique_ptr<UpdateCase>> UpdateCase::Create(Device& device,
   DELINK_ASSIGN_OR_RETURN(update->memory_,
                           Buffer::Allocate(device, update->taken_, "states"));
   AskForHugePages(update->memory_);
-  // Also what is no whole number of what is filled below.
+  // Also fills the remainders that the fills below leave out.
   device.FillZero(*device.NewStream(), update->memory_.data(), update->taken_);
   update->Place();
   update->args_.control = &update->control_;

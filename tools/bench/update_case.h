@@ -1,5 +1,5 @@
-// One step of AdamW over planes of host memory, done in three ways: as Delink
-// updates on the host, as is common practice, and not at all.
+// One step of AdamW over planes of host memory, in three ways: Delink's fused
+// update, the common one in three passes, and only the memory traffic.
 #pragma once
 
 #include <cstdint>
@@ -19,31 +19,29 @@ struct UpdateForm {
   StateStorage moments = StateStorage::kExact;
 };
 
-// n values in memory of their own, all in one piece with huge pages where the
-// system has them, as states of a host are kept. The planes of either way begin
-// with the same values.
+// n values in one piece of memory, with huge pages if the system has them, like
+// host-resident state. The planes of both updates begin with the same values.
 class UpdateCase {
  public:
-  // ResourceExhausted where there is not enough memory.
+  // ResourceExhausted: there is not enough memory.
   static absl::StatusOr<std::unique_ptr<UpdateCase>> Create(Device& device,
                                                             UpdateForm form,
                                                             int64_t n);
 
   // The kernel, once over all planes.
   void Fused(ThreadPool& pool);
-  // With an f32 master and f32 moments, whatever the form: gradients are
-  // widened and unscaled into a plane of f32, which the same kernel reads, and
-  // then weights are rounded. Each pass goes over all of its planes.
+  // Has an f32 master and f32 moments for every form. The first pass widens and
+  // unscales gradients into an f32 plane, the second runs the same kernel on
+  // it, and the third rounds weights. Each pass goes over all of its planes.
   void ThreePasses(ThreadPool& pool);
-  // What Fused reads it reads, and what it writes it writes, in the same order
-  // and fetched ahead as there, and computes nothing; of the planes that are
-  // both read and written the values stay. By ordinary stores, or past the
-  // caches.
+  // Reads and writes the same bytes as Fused, in the same order and with the
+  // same prefetches, but computes nothing. Planes that are both read and
+  // written keep their values. It uses ordinary stores or bypasses the caches.
   void MoveAlone(ThreadPool& pool, bool past_caches);
 
-  // That Fused reads and writes, a parameter.
+  // Bytes that Fused reads and writes per parameter.
   double bytes() const;
-  // What the last step of either way has left.
+  // The weights after the last step of each update.
   const void* weights() const { return args_.w; }
   const void* weights_of_three() const { return passes_.w; }
 
@@ -66,7 +64,7 @@ class UpdateCase {
   template <typename T>
   T* Take(int64_t values, bool positive = false);
   void* TakeMoment(bool positive);
-  // n values of each plane, at most a tile.
+  // Moves n values of each plane, at most a tile.
   void MovePiece(int64_t begin, int64_t n, bool past_caches) const;
   void Add(void* at, int64_t width, bool read, bool written);
 

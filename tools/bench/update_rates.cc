@@ -22,7 +22,7 @@ DType MomentType(StateStorage moments) {
   return DType::kU8;
 }
 
-// On memory of its own, which is filled with numbers.
+// Arguments with their own memory, which is filled with numbers.
 AdamWArgs ArgsOf(const offload::ParamForms& forms, int64_t n, Pieces& m) {
   const bool rounds = forms.weights == DType::kBF16;
   const DType moments = MomentType(forms.moments);

@@ -1,4 +1,4 @@
-// How many parameters a second AdamW updates, form by form.
+// Parameters a second that AdamW updates, by form.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,12 @@
 
 namespace delink::bench {
 
-// The forms of parameters that are measured.
+// The measured forms of parameters.
 std::vector<offload::ParamForms> RatedForms();
 
-// Of `parameters`, a multiple of kBlock8, on the target; medians of samples of
-// so many seconds in all. An error where there is not enough memory.
+// Updates `parameters` parameters, a multiple of kBlock8, on the target. The
+// median of samples that take `seconds` in all. An error if there is not enough
+// memory.
 absl::StatusOr<double> MeasureUpdate(Target& target,
                                      const offload::ParamForms& forms,
                                      int64_t parameters, double seconds);

@@ -13,7 +13,7 @@
 namespace delink::bench {
 namespace {
 
-// What is measured in turn.
+// The ways that are measured in turn.
 enum Way { kFused, kThreePasses, kMemory, kMemoryPastCaches, kWays };
 
 // Seconds of each way, by turn.
@@ -69,7 +69,7 @@ UpdateMeasure MeasureCase(UpdateCase& update, int threads, int64_t turns) {
       processor.of[way].push_back(worked);
     }
   }
-  // The faster by what others disturb least.
+  // The faster one by CPU time, which other processes disturb least.
   const bool past_caches = Summarise(processor.of[kMemoryPastCaches]).median <
                            Summarise(processor.of[kMemory]).median;
   const Way memory = past_caches ? kMemoryPastCaches : kMemory;

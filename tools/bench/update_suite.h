@@ -1,5 +1,5 @@
-// Updates on the host: what the fused pass makes of memory, beside three passes
-// and beside memory alone, in every form and on one and more threads.
+// Updates on the host: compares the fused pass with three passes and with the
+// memory traffic alone, for every form, on one and on more threads.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@
 
 namespace delink::bench {
 
-// By a clock: wall time or, on a machine that others use as well, the time that
-// the process had processors, over its threads; memory they use all the same.
+// By one clock: wall time, or the process's CPU time divided by its threads.
+// The latter is for a machine with other users, but they still share its memory
+// bandwidth.
 struct UpdateTimes {
   Timing fused, three_passes;  // seconds of a step
-  Timing memory;               // that moving alone took, by the faster stores
-  // Of what was measured in turn: three passes over fused, memory over fused.
+  Timing memory;               // seconds of MoveAlone, with the faster stores
+  // Ratios within a turn: three passes over fused, memory over fused.
   Timing ratio, of_memory;
 };
 
@@ -26,8 +27,8 @@ struct UpdateMeasure {
   UpdateForm form;
   int threads = 1;
   int64_t parameters = 0;
-  double bytes = 0;  // that the fused pass reads and writes, a parameter
-  bool past_caches = false;  // the faster stores
+  double bytes = 0;  // read and written by the fused pass, per parameter
+  bool past_caches = false;  // the faster stores bypass the caches
   UpdateTimes wall, processor;
 };
 
@@ -37,8 +38,8 @@ struct UpdateOptions {
   int64_t turns = 15;
 };
 
-// All forms. ResourceExhausted where there is not enough memory: some 50 bytes
-// a parameter.
+// Measures all forms. ResourceExhausted: there is not enough memory, some 50
+// bytes a parameter.
 absl::StatusOr<std::vector<UpdateMeasure>> MeasureUpdates(
     const UpdateOptions& options,
     const std::function<void(const std::string&)>& progress);

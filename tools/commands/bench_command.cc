@@ -53,8 +53,8 @@ bench::BenchOptions OptionsOf(const BenchCommand& c, int threads) {
           .repetitions = c.steps};
 }
 
-// Before minutes are spent on what cannot be kept. Nothing of a file that is
-// there is lost.
+// Checks it before minutes of measurements that could not be saved. An existing
+// file keeps its contents.
 absl::Status CheckWritable(const std::string& path) {
   if (path.empty() || path == kStandardOutput) return absl::OkStatus();
   if (std::ofstream(path, std::ios::app)) return absl::OkStatus();
@@ -64,7 +64,7 @@ absl::Status CheckWritable(const std::string& path) {
                    "and yours"));
 }
 
-// What only goes with the other suites, or only with this one.
+// Refuses options that do not belong to the suite.
 absl::Status CheckSuite(const BenchCommand& c) {
   if (c.suite != "machine") {
     if (c.out.empty()) return absl::OkStatus();
@@ -95,8 +95,8 @@ absl::Status CheckSuite(const BenchCommand& c) {
   return absl::OkStatus();
 }
 
-// Where the rates go, made sure of before seconds are spent on them: a folder
-// that is there, and no folder in the file's place.
+// The file for the rates, checked before they are measured: its folder must
+// exist, and it must not be a folder itself.
 absl::StatusOr<std::string> RatesPath(const std::string& out) {
   if (out.empty()) {
     DELINK_ASSIGN_OR_RETURN(const std::string path,
@@ -157,7 +157,7 @@ absl::Status Measure(const BenchCommand& command, const ModelList& models,
   if (before) {
     const std::string compared = absl::StrCat(
         "\n", bench::ToText(bench::Compare(*before, report), *before, report));
-    // Standard output is JSON's alone.
+    // Only JSON is written to standard output.
     if (command.json == kStandardOutput) {
       std::cerr << compared << std::flush;
     } else {

@@ -33,18 +33,18 @@ void PrintError(const absl::Status& status) {
   }
 }
 
-// The threads of a rank, before the run is set up. A recipe that cannot be read
-// is the set-up's to report.
+// The threads of a rank, before the run is set up. The set-up reports it if the
+// recipe cannot be read.
 int64_t ThreadsOf(const TrainOptions& options, const ModelList& models) {
   if (options.threads != 0) return options.threads;
   const auto recipe = ReadRecipe(options.recipe, options.sets, KindsOf(models));
   return recipe.ok() ? recipe->run.threads : 0;
 }
 
-// Ends all ranks because of an error that only this one may have.
+// Ends all ranks after an error that perhaps only this one has.
 int AbortAll(World& world, const absl::Status& status) {
   if (world.size() == 1) return Finish(world, status) == 0 ? 0 : kExitFailure;
-  // An error that all ranks have is rank 0's to report.
+  // If all ranks have the error, rank 0 reports it.
   constexpr auto kPatience = std::chrono::milliseconds(500);
   if (world.rank() > 0) std::this_thread::sleep_for(kPatience);
   world.Abort(kExitFailure, std::string(status.message()));

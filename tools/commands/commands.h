@@ -1,5 +1,5 @@
-// What each command does, once the command line is understood. All return the
-// exit code, the same on every rank, and have printed what there was to say.
+// Run executes a parsed command. It prints the command's output and errors, and
+// returns the exit code, which is the same on every rank.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace delink::tools {
 
 inline constexpr int kExitFailure = 1;
 inline constexpr int kExitUsage = 2;  // nothing was written
-// Plus the number of the signal that a run stopped on, having saved.
+// Plus the signal's number, if a signal stopped a run, which then saved.
 inline constexpr int kExitSignal = 128;
 
 int Run(const BuildData& command, const ModelList& models, World& world);
@@ -41,21 +41,21 @@ int Run(const CompletionCommand& command, const ModelList& models,
         World& world);
 int Run(const ManCommand& command, const ModelList& models, World& world);
 
-// Binds this rank to its share of the machine's cores, and says how many
-// threads it computes with. `threads`: 0 for as many as cores. Collective.
+// Binds this rank to its share of the machine's cores, and returns the number
+// of its threads. `threads`: 0 for as many as cores. Collective.
 absl::StatusOr<int> UseCores(World& world, int64_t threads);
 
-// The device to work on with a checkpoint of that recipe; `asked`: "auto",
-// "cpu", "cuda", or empty for the recipe's own. Collective.
+// The device for a checkpoint of that recipe. `asked`: "auto", "cpu", "cuda",
+// or empty for the recipe's own. Collective.
 absl::StatusOr<std::unique_ptr<Device>> DeviceFor(const std::string& asked,
                                                   const Recipe& recipe,
                                                   World& world);
 
-// Prints a result; Main looks whether it could be written.
+// Prints a result; Main checks that it could be written.
 void Print(std::string_view text);
 
-// Prints an error that all ranks have alike, once, and returns its exit code: 0
-// when there is none; 2 when what the caller named or wrote is wrong.
+// Prints an error that all ranks have, once, and returns its exit code: 0 if
+// there is none; 2 if a file, recipe or argument of the user is wrong.
 int Finish(World& world, const absl::Status& status);
 
 // An error unless the program was started as a single process.

@@ -12,7 +12,7 @@
 namespace delink::tools {
 namespace {
 
-// What `command` writes is printed when it is done.
+// Prints the output of `command` when it is done.
 absl::Status Printing(
     const std::function<absl::Status(std::ostream& out)>& command) {
   std::ostringstream out;

@@ -29,7 +29,7 @@ absl::Status CheckLines(const Eval& command, World& world) {
   return AgreeOnStatus(world.comm(), status);
 }
 
-// What `lines` gives, where it is asked for. Collective.
+// Writes the result of `lines` if it is requested. Collective.
 absl::Status WriteLines(const Eval& command, World& world,
                         const std::function<std::string()>& lines) {
   absl::Status status;

@@ -16,7 +16,7 @@
 namespace delink::tools {
 namespace {
 
-// Whole characters only, as soon as they are whole.
+// Prints whole characters, as soon as they are complete.
 void Stream(const World& world, std::string_view text) {
   if (world.rank() == 0) std::cout << text << std::flush;
 }
@@ -27,7 +27,7 @@ struct Opened {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<Device> device;
   std::unique_ptr<ParamStore> store;
-  std::unique_ptr<ForwardRanks> ranks;  // null: there is one
+  std::unique_ptr<ForwardRanks> ranks;  // null: there is one rank
 
   int64_t positions() const { return saved->recipe().model->max_seq; }
 };
@@ -40,7 +40,7 @@ PromptOptions OptionsOf(const Generate& command) {
           .seed = command.seed};
 }
 
-// All but the weights, which take longest.
+// Opens everything but the weights, which take longest.
 absl::StatusOr<Opened> Open(const Generate& command, const ModelList& models,
                             World& world) {
   DELINK_RETURN_IF_ERROR(UseCores(world, 0).status());
@@ -54,7 +54,7 @@ absl::StatusOr<Opened> Open(const Generate& command, const ModelList& models,
   return opened;
 }
 
-// All ranks together have the weights once.
+// Loads the weights, which are sharded over all ranks.
 absl::Status Load(World& world, Opened& opened) {
   DELINK_ASSIGN_OR_RETURN(const Mesh mesh, opened.saved->MeshFor(world.size()));
   if (mesh.data > 1) {
@@ -75,7 +75,8 @@ absl::Status Load(World& world, Opened& opened) {
   return absl::OkStatus();
 }
 
-// Whether somebody reads on; of several ranks none stops alone.
+// Whether the output is still read; with several ranks always true, since none
+// may stop alone.
 bool Reads(const Opened& opened) {
   return opened.ranks != nullptr || static_cast<bool>(std::cout);
 }

@@ -11,7 +11,7 @@ namespace {
 absl::StatusOr<RunPlan> MakePlan(const PlanCommand& command,
                                  const ModelList& models, World& world) {
   DELINK_ASSIGN_OR_RETURN(const int threads, UseCores(world, 0));
-  // What the environment says is said to each rank.
+  // The environment applies to each rank.
   const bool told = ProcessEnvironment("OMP_NUM_THREADS").has_value();
   Link link;
   if (!command.delay.empty()) link = *ParseLink(command.delay);

@@ -1,4 +1,4 @@
-// completion and man: what a shell shows of the program itself.
+// completion and man: the program's description for a shell.
 #include "recipes/record/environment.h"
 #include "tools/commands/commands.h"
 #include "tools/syntax/commands.h"

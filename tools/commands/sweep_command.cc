@@ -12,7 +12,7 @@
 namespace delink::tools {
 namespace {
 
-// This very program: a user's own knows models that `delink` does not.
+// The path of this program, since a user's own has models that `delink` lacks.
 absl::StatusOr<std::string> OwnPath() {
   std::error_code error;
   const auto path = std::filesystem::read_symlink("/proc/self/exe", error);
@@ -23,7 +23,7 @@ absl::StatusOr<std::string> OwnPath() {
   return path.string();
 }
 
-// A word as a shell takes it.
+// A word, quoted for a shell.
 std::string Quoted(const std::string& word) {
   constexpr char kPlain[] =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// Notes where `values` are least and greatest in [begin, end).
+// Keeps the rows in [begin, end) with the least and the greatest value.
 void AddExtremes(const std::vector<double>& values, size_t begin, size_t end,
                  std::set<size_t>* rows) {
   size_t least = end, greatest = end;

@@ -1,5 +1,5 @@
-// Rows of numbers kept by column, and the thinning of long ones: what a plot of
-// a thousand pixels can show of a million steps.
+// Rows of numbers stored by column, and thinning of long columns, so that a
+// plot of a thousand pixels can show a million steps.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace delink::report {
 
-// What a row lacks is NaN. Columns come into being when they are first set.
+// Missing numbers of a row are NaN. The first Set of a column creates it.
 class Columns {
  public:
   using Cell = std::pair<std::string_view, double>;
@@ -36,24 +36,26 @@ class Columns {
   std::vector<Column> columns_;
 };
 
-// Of a column, NaNs left out but in Last; NaN where there are none.
+// Statistics of a column. Last may return a NaN of the column, the others skip
+// NaNs. NaN if there are no numbers.
 double Last(const std::vector<double>& values);
 double Least(const std::vector<double>& values);
 double Largest(const std::vector<double>& values);
 double Median(std::vector<double> values);
-// The mean of the last `count` rows before row `end`, or of as many as there
-// are; steps that were skipped may have no loss.
+// The mean of the last `count` rows before row `end`, or of all if there are
+// fewer. NaNs are left out, since a skipped step may have no loss.
 double MeanOfLast(const std::vector<double>& values, size_t end, size_t count);
 
-// The rows to keep, in order: all of them when there are at most `budget`,
-// otherwise, of each of equally many rows, those where a column of `keys` is
-// least and greatest, and the first and the last row of all.
+// The rows to keep, in order: all rows if there are at most `budget`. Otherwise
+// the table is divided into equal ranges; in each range the rows with the least
+// and greatest value of each column of `keys` are kept, and the first and the
+// last row of the table.
 std::vector<size_t> ThinRows(const Columns& table,
                              const std::vector<std::string>& keys,
                              size_t budget);
 
-// For each row kept: the mean of `values` over the rows after the one kept
-// before, up to it. NaNs are left out; NaN where nothing is left.
+// For each kept row: the mean of `values` over the rows after the previous kept
+// row up to this one, without NaNs; NaN if there are no numbers.
 std::vector<double> MeansBetween(const std::vector<double>& values,
                                  const std::vector<size_t>& kept);
 

@@ -59,7 +59,7 @@ std::vector<std::string> TextList(const nlohmann::json& row, const char* key) {
   return texts;
 }
 
-// As they can be given to a shell again.
+// Quoted for a shell.
 std::string ShellWords(const std::vector<std::string>& words) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
@@ -153,7 +153,7 @@ Place MetricsReader::Move(const nlohmann::json& row) {
     flops_ += (tokens - tokens_) * flops_per_token_;
     tokens_ = tokens;
   }
-  // Counted by the run; early builds left it to us.
+  // The run counts them; for runs of early builds we do.
   const double flops = Number(row, "flops");
   if (!std::isnan(flops)) flops_ = flops;
   const Place at{.step = Number(row, "step"),
@@ -178,8 +178,8 @@ void MetricsReader::AddStart(const nlohmann::json& row) {
   peak_flops_ = Number(row, "peak_flops");
   start_row_ = run_->steps.rows();
   if (run_->starts.empty() && run_->steps.rows() == 0) {
-    // A run that goes on from another's checkpoint has that one's behind it; of
-    // stages of other depths there, only its own count knows.
+    // A run that continues another run's checkpoint has that run's FLOPs too.
+    // Only the run's own count knows those of stages with other depths.
     const double tokens = Number(row, "tokens");
     tokens_ = std::isnan(tokens) ? 0 : tokens;
     flops_ = tokens_ * flops_per_token_;
@@ -214,8 +214,8 @@ void MetricsReader::AddSwitch(const nlohmann::json& row) {
                       .begin = {.tokens = 0, .seconds = 0, .flops = 0}});
   }
   StageRecord& before = stages.back();
-  // The row of a start is right for its stage; older programs wrote the bytes
-  // "before" of another layout.
+  // The row of a start has the right bytes for its stage; older programs wrote
+  // the bytes "before" of another layout.
   if (std::isnan(before.bytes.total)) {
     before.depth = Number(row, "depth_before");
     before.unique_parameters = Number(row, "unique_parameters_before");
@@ -287,7 +287,7 @@ void MetricsReader::AddStep(const nlohmann::json& row) {
 }
 
 void MetricsReader::RaisePeak(double flops) {
-  // All steps since the start ran on what can do this much.
+  // All steps since the start ran on a machine with this peak.
   if (std::isnan(flops) || run_->starts.empty()) return;
   run_->steps.Scale("peak_percent", start_row_, peak_flops_ / flops);
   run_->starts.back().peak_flops = peak_flops_ = flops;

@@ -8,7 +8,7 @@
 namespace delink::report {
 namespace {
 
-// JSON has '<' in strings only, where this is the same character.
+// JSON has '<' only in strings, where this escape is the same character.
 std::string Escaped(std::string_view json) {
   std::string text;
   text.reserve(json.size());

@@ -1,5 +1,5 @@
-// The page of a report: the files in tools/report/page/ and the plotting
-// library, embedded when the program is built (embed.cmake), around the data.
+// The page of a report: the data, with the files in tools/report/page/ and the
+// plotting library, which are embedded at build time (embed.cmake).
 #pragma once
 
 #include <string>
@@ -7,15 +7,15 @@
 
 namespace delink::report {
 
-// As embedded; the library is empty where the build found none.
+// The embedded files. The library is empty if the build found none.
 std::string_view PageHtml();
 std::string_view PageStyle();
 std::string_view PageScript();
 std::string_view PlotLibrary();
-std::string_view PlotLicense();  // of the library, which goes where it goes
+std::string_view PlotLicense();  // must accompany the library
 
-// The whole page. `data` is JSON; nothing in it can end the element that it is
-// written into.
+// The whole page. `data` is JSON; nothing in it can end the element that holds
+// it.
 std::string MakePage(std::string_view data);
 
 }  // namespace delink::report

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// Whether a file may be replaced: it is a page, or has nothing in it.
+// Whether a file may be replaced: it is a page or empty.
 bool IsPage(const std::string& path) {
   constexpr std::string_view kBegin = "<!doctype html>";
   std::ifstream in(path, std::ios::binary);
@@ -54,8 +54,7 @@ absl::Status CheckOut(const std::string& out) {
   return absl::OkStatus();
 }
 
-// The runs that were named, those of sweeps included, whose tables go to
-// `sweeps`.
+// The given runs and those of the given sweeps, whose tables go to `sweeps`.
 absl::StatusOr<std::vector<std::string>> RunFolders(
     const std::vector<std::string>& named, Json* sweeps) {
   std::vector<std::string> runs;

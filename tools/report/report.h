@@ -1,4 +1,4 @@
-// `delink report`: runs side by side in one HTML file that needs nothing else.
+// `delink report`: shows runs side by side in one self-contained HTML file.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@ namespace delink {
 
 struct ReportOptions {
   std::vector<std::string> runs;  // folders of runs, and of sweeps
-  std::string out;  // the file; a report that is there is replaced
+  std::string out;                // the file; an existing report is replaced
 };
 
-// Writes the page. Returns what is missing or odd about the runs, a line for
-// each, which the page says as well. Reads the runs' folders and changes
-// nothing in them, so runs may be at work.
+// Writes the page. Returns one line for each thing that is missing or odd about
+// the runs; the page shows these lines too. It changes nothing in the runs'
+// folders, so the runs may still be running.
 //
-// InvalidArgument, NotFound, AlreadyExists: `out` cannot be meant, and nothing
-// was read. FailedPrecondition: a folder is no run, or this program was built
+// InvalidArgument, NotFound, AlreadyExists: `out` is wrong, and nothing was
+// read. FailedPrecondition: a folder is not a run, or this program was built
 // without the plotting library.
 absl::StatusOr<std::vector<std::string>> WriteReport(
     const ReportOptions& options);

@@ -16,14 +16,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Rows of a plot: more than it has pixels.
+// Rows of a plot; more than its pixels.
 constexpr size_t kRows = 3200;
-// Of norms, which have a number for each layer: all rows together.
+// Numbers of norms, one for each row and layer.
 constexpr size_t kNorms = 40000;
-// What the last loss is the mean of.
+// The last loss is the mean of this many steps.
 constexpr size_t kLastSteps = 20;
 
-// With seven digits, which are shorter to write and as good to plot.
+// Seven digits are short and enough for plots.
 Json Rounded(double value) {
   if (!std::isfinite(value)) return nullptr;
   return std::strtod(absl::StrFormat("%.7g", value).c_str(), nullptr);
@@ -36,7 +36,7 @@ Json Picked(const std::vector<double>& values,
   return list;
 }
 
-// Columns by name, at the rows kept.
+// Columns by name, at the kept rows.
 Json Picked(const Columns& table, const std::vector<size_t>& rows) {
   Json object = Json::object();
   for (const Columns::Column& column : table.all()) {
@@ -133,7 +133,7 @@ Json SourceJson(const SourceRecord& source) {
           {"epochs", Rounded(source.epochs)}};
 }
 
-// Of all rows, not only of those that are plotted.
+// From all rows, not only the plotted ones.
 Json SummaryJson(const RunRecord& run) {
   const Columns& steps = run.steps;
   const std::vector<double>& validation = run.validations.Values("loss");
@@ -186,7 +186,7 @@ Json List(const std::vector<T>& items, Json (*to_json)(const T&)) {
   return list;
 }
 
-// All rows: validations and probes are few.
+// Keeps all rows, since validations and probes are few.
 Json Few(const Columns& table) {
   std::vector<std::string> keys;
   for (const Columns::Column& column : table.all()) {
@@ -217,7 +217,7 @@ Json ToJson(const RunRecord& run) {
 }
 
 Json RecipeDifferences(const std::vector<RunRecord>& runs) {
-  // A run without a recipe would differ in everything.
+  // Runs without a recipe are left out, since all their keys would differ.
   std::vector<const RunRecord*> with;
   for (const RunRecord& run : runs) {
     if (!run.recipe.empty()) with.push_back(&run);

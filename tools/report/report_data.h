@@ -1,9 +1,9 @@
-// The data of a report's page: one JSON object, which tools/report/page/*.js
-// read and nothing else does.
+// The data of a report's page: one JSON object, which only
+// tools/report/page/*.js read.
 //
-// Long columns are thinned to what a screen shows, so that the page of a run of
-// a million steps is some hundred kilobytes; means over the steps left out go
-// with them.
+// Long columns are thinned to what a screen can show, so that the page of a run
+// of a million steps has some hundred kilobytes. Means over the steps that are
+// left out are included.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@
 
 namespace delink::report {
 
-// Numbers have seven digits; what is not known is null.
+// Numbers have seven digits; unknown values are null.
 nlohmann::ordered_json ToJson(const RunRecord& run);
 
-// Keys that not all runs have alike, in the order of the recipes, each with the
-// value of every run; null where a run does not have the key.
+// Keys whose values differ between runs, in the order of the recipes, each with
+// the value of every run; null if a run does not have the key.
 nlohmann::ordered_json RecipeDifferences(const std::vector<RunRecord>& runs);
 
 }  // namespace delink::report

@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Adds the leaves below `value`, with their full keys. Any valid TOML will do:
-// a recipe may have keys of somebody's own model.
+// Adds the leaves below `value`, with their full keys. Accepts any valid TOML,
+// since a recipe may have keys of a user's own model.
 void Flatten(const schema::Value& value, const std::string& key,
              std::vector<std::pair<std::string, std::string>>* leaves) {
   if (const auto* table = value.As<schema::Table>()) {
@@ -91,7 +91,7 @@ void ReadMetrics(RunRecord* run) {
   }
 }
 
-// What is known of how the run ended, and a note unless that is well.
+// Sets how the run ended, and adds a note if it did not end properly.
 void FindState(RunRecord* run) {
   const std::vector<double>& steps = run->steps.Values("step");
   const double last = steps.empty() ? 0 : steps.back();
@@ -173,7 +173,7 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& folder) {
 }
 
 void NameRuns(std::vector<RunRecord>* runs) {
-  // Paths differ, or no depth would tell them apart: see MakeReport.
+  // Paths differ (see MakeReport), else no depth would tell them apart.
   std::vector<size_t> depths(runs->size(), 1);
   for (bool same = true; same;) {
     same = false;

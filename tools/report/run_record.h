@@ -1,8 +1,8 @@
-// What the folder of a run tells (recipes/record/run_folder.h), read leniently:
-// a run that is at work, was stopped or died half-way through a line is read as
-// far as it goes, and what is missing or odd is said in `notes`.
+// Reads the folder of a run (recipes/record/run_folder.h) leniently. If a run
+// is still running, was stopped or died half-way through a line, it is read as
+// far as possible; `notes` say what is missing or odd.
 //
-// Numbers that are not there are NaN.
+// Missing numbers are NaN.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace delink::report {
 
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// Where something happened, on each axis that it can be plotted against.
+// Where something happened, on each possible axis of a plot.
 struct Place {
   double step = 0;
   double tokens = kUnknown;
@@ -36,14 +36,14 @@ struct BytesRecord {
 struct StageRecord {
   std::string name;
   Place begin;
-  std::string why;          // the stage before is over
+  std::string why;          // reason that the previous stage ended
   double depth = kUnknown;  // blocks that it visits
   double unique_parameters = kUnknown, virtual_parameters = kUnknown;
   double loss_before = kUnknown, loss_after = kUnknown;  // at the switch
   BytesRecord bytes;
 };
 
-// One beginning of the run, or going on: what its numbers were measured on.
+// One start or resume of the run, and the machine that it ran on.
 struct StartRecord {
   Place at;
   std::string time, version, commit, processor;
@@ -53,14 +53,14 @@ struct StartRecord {
                                  // next start
 };
 
-// Norms of layers for as long as the layers have the same names.
+// Norms of layers, while the layers have the same names.
 struct NormsRecord {
   std::vector<std::string> layers;
-  Columns places;  // as of Place, and "sum" of the gradient's norms
+  Columns places;  // Place, and "sum" of the gradient's norms
   std::vector<std::vector<double>> gradient, weight;  // by row, then layer
 };
 
-// What has been read of one source of a blend.
+// The amount read from one source of a blend.
 struct SourceRecord {
   std::string name;
   double samples = kUnknown, tokens = kUnknown, epochs = kUnknown;
@@ -68,17 +68,17 @@ struct SourceRecord {
 
 enum class RunState {
   kEmpty,     // nothing was measured
-  kRunning,   // a process is at work on it
-  kDied,      // a process left it in the middle
-  kStopped,   // ended as it should, before its last step
-  kFinished,  // did its last step
+  kRunning,   // a process is running it
+  kDied,      // its process died in the middle
+  kStopped,   // ended properly, before its last step
+  kFinished,  // completed its last step
 };
 
 struct RunRecord {
-  std::string folder;  // as it was given
-  std::string name;    // short, and no other run's of the report
+  std::string folder;  // as given
+  std::string name;    // short, unique in the report
   RunState state = RunState::kEmpty;
-  std::string ended_early;  // why, where nothing came after that
+  std::string ended_early;  // the reason, if nothing followed
   std::vector<std::string> notes;
   double planned_steps = kUnknown;
 
@@ -89,20 +89,20 @@ struct RunRecord {
   Columns steps;  // Place, loss, lr, grad_norm, tokens_per_s, peak_percent
   Columns validations;  // Place, loss, "loss SOURCE" for each source
   std::vector<SourceRecord> sources;  // as of the last step; of a blend
-  // Place, rho, "rho PART" for each part, and how many times rho is what
-  // unrelated gradients have.
+  // Place, rho, "rho PART" for each part, and rho as a multiple of that of
+  // unrelated gradients.
   Columns agreement;
   std::vector<NormsRecord> norms;
   int64_t skipped_steps = 0;
   double peak_memory = kUnknown;  // bytes of rank 0's process
 };
 
-// A folder without anything in it is a run of which nothing is known.
+// An empty folder is a run of which nothing is known.
 // FailedPrecondition: `folder` holds something, but no run.
 absl::StatusOr<RunRecord> ReadRun(const std::string& folder);
 
-// Gives each run its name: the last part of its folder's path, and as much of
-// what comes before as tells it from the others.
+// Gives each run its name: the last part of its folder's path, with as many
+// parts before it as make the name unique.
 void NameRuns(std::vector<RunRecord>* runs);
 
 }  // namespace delink::report

@@ -33,7 +33,7 @@ std::string PathOf(const std::string& folder) {
   return JoinPath(folder, "sweep.json");
 }
 
-// Whether `from` is a list of texts, which `to` then has.
+// If `from` is a list of texts, copies it to `to` and returns true.
 bool TakeTexts(const Json& from, Texts* to) {
   if (!from.is_array()) return false;
   for (const Json& text : from) {
@@ -125,7 +125,7 @@ Json ToJson(const Group& group) {
           {"mean", std::move(mean)},    {"spread", std::move(spread)}};
 }
 
-// The settings of a row without the seed, which is the last where there is one.
+// The settings of a row without the seed, which is the last one if any.
 Texts WithoutSeed(const Sweep& sweep, Texts settings) {
   if (!sweep.settings.empty() && sweep.settings.back() == "seed") {
     settings.pop_back();
@@ -168,7 +168,7 @@ absl::StatusOr<std::vector<std::string>> RunsOfSweep(
   DELINK_ASSIGN_OR_RETURN(const Sweep sweep, ReadSweep(folder));
   Texts folders;
   for (const Row& row : sweep.rows) {
-    // A name is one folder's, whatever the file says.
+    // A name must be a single folder, even if the file has a path.
     const std::string name = std::filesystem::path(row.name).filename();
     std::string run = JoinPath(JoinPath(folder, "runs"), name);
     if (!name.empty() && PathExists(JoinPath(run, "metrics.jsonl"))) {

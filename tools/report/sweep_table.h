@@ -1,5 +1,5 @@
-// What `delink report` shows of a sweep: the runs that differ in nothing but
-// their seed as one row, with means and spread.
+// The table of a sweep in `delink report`: runs that differ only in their seed
+// form one row, with means and spread.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@ namespace delink::report {
 // Whether a folder is that of a sweep.
 bool HoldsSweep(const std::string& folder);
 
-// The folders of its runs that have begun, in the order of the table.
+// The folders of its runs that have started, in the order of the table.
 absl::StatusOr<std::vector<std::string>> RunsOfSweep(const std::string& folder);
 
-// Of sweep.json (tools/sweep/table.h): {name, settings, measures, groups,
-// failures}. A group is {settings, runs, done, counts, mean, spread}: of the
-// runs that are finished how many have each measure, its mean and the sample's
-// standard deviation, null where there are too few. FailedPrecondition: the
-// file is not what a sweep writes.
+// From sweep.json (tools/sweep/table.h): {name, settings, measures, groups,
+// failures}. A group is {settings, runs, done, counts, mean, spread}. The last
+// three are, for each measure, the number of finished runs that have it, its
+// mean and its sample standard deviation, null if there are too few runs.
+// FailedPrecondition: a sweep has not written this file.
 absl::StatusOr<nlohmann::ordered_json> SweepJson(const std::string& folder);
 
 }  // namespace delink::report

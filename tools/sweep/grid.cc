@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostRuns = 10000;
 constexpr size_t kLongestName = 100;
 
-// What any file system takes, and a shell without quotes.
+// A name for any file system, which a shell needs no quotes for.
 std::string Tame(const std::string& text) {
   std::string tame;
   for (const char c : text) {
@@ -35,7 +35,7 @@ std::string NameOf(const GridRun& run) {
   if (name.empty()) name = "run";
   const std::string tame = Tame(name);
   if (tame == name && name.size() <= kLongestName) return name;
-  // Two that are tamed alike, or cut, differ in their digests.
+  // Names that become equal when tamed or cut differ in their digests.
   return absl::StrCat(tame.substr(0, kLongestName), "_",
                       Sha256Hex(name).substr(0, 8));
 }
@@ -51,7 +51,7 @@ bool Skipped(const GridRun& run, const std::vector<Skip>& skips) {
   });
 }
 
-// A path as an axis gives it: TOML.
+// A path from an axis, which is TOML.
 std::string RecipePath(const Spec& spec, const std::string& toml) {
   const schema::Value value = schema::ParseSetValue(toml, {});
   const auto* text = value.As<std::string>();
@@ -71,7 +71,7 @@ void Choose(const Spec& spec, const Axis& axis, const Axis::Choice& choice,
   }
 }
 
-// An axis would set the key anew, whatever `set` says.
+// An error if an axis sets the key too, since it would override `set`.
 absl::Status CheckSet(const Spec& spec, const std::string& set) {
   std::string key = set.substr(0, set.find('='));
   std::erase(key, ' ');
@@ -91,7 +91,7 @@ absl::Status CheckSet(const Spec& spec, const std::string& set) {
                                                  "; leave one of the two out"));
 }
 
-// A name is a folder of its own.
+// Checks that names differ, since each is a folder.
 absl::Status CheckNames(const Spec& spec, const std::vector<GridRun>& runs) {
   std::set<std::string> names;
   for (const GridRun& run : runs) {

@@ -79,7 +79,7 @@ absl::StatusOr<Job> Job::Start(const Options& options) {
   const int error = errno;
   close(output);
   if (pid < 0) return FileError(error, options.words.front(), "start");
-  // Here as well: whichever of the two is first.
+  // Done in the parent and in the child, since either may run first.
   setpgid(pid, pid);
   return Job(pid, options.launcher);
 }

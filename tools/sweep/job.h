@@ -1,8 +1,8 @@
-// A program at work beside this one: its words, its share of the cores, and a
-// file for what it prints.
+// A child process, with its arguments, its share of the cores, and a file for
+// its output.
 //
-// It is in a process group of its own, so that Ctrl-C at a terminal reaches it
-// through Stop alone, and is sent SIGTERM should this process die.
+// It has its own process group, so Ctrl-C at a terminal reaches it only through
+// Stop. If this process dies, it is sent SIGTERM.
 #pragma once
 
 #include <sys/types.h>
@@ -19,18 +19,18 @@ class Job {
  public:
   struct Options {
     std::vector<std::string> words;  // the program first, looked for in PATH
-    std::string output;              // a path; what is there is replaced
+    std::string output;              // a path; an existing file is replaced
     std::vector<int> cpus;           // empty: all
-    bool launcher = false;           // of ranks: mpirun
+    bool launcher = false;           // it launches ranks: mpirun
   };
   static absl::StatusOr<Job> Start(const Options& options);
 
-  // The exit code once it has ended; of one that a signal ended, 128 and the
-  // signal's number. For the process and thread that started it.
+  // The exit code once it has ended; if a signal ended it, 128 plus the
+  // signal's number. Call it in the process and thread that started the job.
   std::optional<int> Ended();
 
-  // Asks it to stop: of a launcher the ranks, which it would give too little
-  // time.
+  // Sends the signal to it; with a launcher to the ranks, since the launcher
+  // would give them too little time.
   void Stop(int signal) const;
 
  private:

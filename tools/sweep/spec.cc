@@ -20,13 +20,13 @@ using schema::List;
 using schema::Report;
 using schema::Value;
 
-// A value as people see it in a table.
+// A value as shown in a table.
 std::string Label(const Value& value) {
   const auto* text = value.As<std::string>();
   return text != nullptr ? *text : schema::ToToml(value);
 }
 
-// A list, each element of which `take` understands or refuses.
+// A list; `take` accepts or refuses each element.
 void ListKey(Section& section, std::string name, std::string type,
              std::string doc, bool required,
              std::function<bool(const Value&)> take) {
@@ -70,7 +70,7 @@ void NumbersKey(Section& section, std::string name, std::string doc,
           });
 }
 
-// More than an integer may hold, as 1e21.
+// May be more than an integer can hold, such as 1e21.
 void FlopsKey(Section& section, std::string name, std::string doc,
               std::vector<double>* to) {
   ListKey(
@@ -84,7 +84,7 @@ void FlopsKey(Section& section, std::string name, std::string doc,
       });
 }
 
-// What is wrong with the values of an axis; empty when nothing is.
+// Returns what is wrong with the values of an axis, or an empty string.
 std::string TakeValues(const std::vector<Value>& values,
                        const std::vector<std::string>& labels, Axis* axis) {
   if (!labels.empty() && labels.size() != values.size()) {
@@ -188,7 +188,7 @@ void CheckSeeds(Section& s, const std::vector<int64_t>& seeds) {
   }
 }
 
-// What only the whole shows: axes of one name, and what `skip` calls them.
+// Checks across the file: axes with the same name, and the names in `skip`.
 void CheckNames(Section& s, const Spec& spec) {
   std::vector<std::string> names;
   bool chooses = false;

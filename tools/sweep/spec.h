@@ -27,7 +27,7 @@
 
 namespace delink::sweep {
 
-// The key of an axis that chooses the recipe itself, and not a key of it.
+// The key of an axis that chooses the recipe itself.
 inline constexpr char kRecipeKey[] = "recipe";
 
 struct Axis {
@@ -45,7 +45,7 @@ using Skip = std::vector<std::pair<std::string, std::vector<std::string>>>;
 
 struct Spec {
   std::string path, folder;  // of the file
-  std::string recipe;        // a path; empty where an axis chooses
+  std::string recipe;        // a path; empty if an axis chooses it
   std::vector<std::string> sets;
   std::vector<int64_t> seeds;  // empty: the recipe's
   int64_t ranks = 1;           // of each run
@@ -57,7 +57,7 @@ struct Spec {
   std::vector<Skip> skips;
 };
 
-// InvalidArgument: everything that is wrong, a line each with its place;
+// InvalidArgument: lists all errors, one a line, with their places.
 // NotFound: there is no such file.
 absl::StatusOr<Spec> ReadSpec(const std::string& path);
 
@@ -70,9 +70,9 @@ struct GridRun {
   std::vector<std::pair<std::string, std::string>> settings;
 };
 
-// All runs, every combination with the first seed before those with the next.
-// InvalidArgument: the grid is empty, or larger than a sweep is meant for; two
-// runs have one name; `sets` has a key that an axis or `seeds` varies.
+// All runs: all combinations with the first seed, then all with the next.
+// InvalidArgument: the grid is empty or too large; two runs have the same name;
+// `sets` has a key that an axis or `seeds` varies.
 absl::StatusOr<std::vector<GridRun>> ExpandGrid(const Spec& spec);
 
 }  // namespace delink::sweep

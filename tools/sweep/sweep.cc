@@ -52,14 +52,14 @@ std::string SettingsText(const GridRun& run) {
   return text;
 }
 
-// The same from whichever folder it is named.
+// An absolute path, which is the same from any folder.
 std::string Whole(const std::string& path) {
   std::error_code error;
   const auto whole = std::filesystem::weakly_canonical(path, error);
   return error ? path : whole.string();
 }
 
-// What a run is made from, so that no folder is taken for another's.
+// The recipe and settings of a run, to tell whether a folder is this run's.
 absl::StatusOr<std::string> Origin(const GridRun& run,
                                    const std::string& recipe) {
   DELINK_ASSIGN_OR_RETURN(const std::string digest, Sha256File(run.recipe));
@@ -81,7 +81,7 @@ absl::Status CheckOrigins(const std::string& out,
     if (!PathExists(path)) continue;
     DELINK_ASSIGN_OR_RETURN(const std::string now,
                             Origin(run, Whole(run.recipe)));
-    // As early builds wrote it.
+    // Early builds wrote it like this.
     DELINK_ASSIGN_OR_RETURN(const std::string as_given,
                             Origin(run, run.recipe));
     DELINK_ASSIGN_OR_RETURN(const std::string then, ReadFile(path));
@@ -94,8 +94,8 @@ absl::Status CheckOrigins(const std::string& out,
   return absl::OkStatus();
 }
 
-// The runs that the folder's table has, and this one would not: another sweep's
-// table is not written over, and what is taken out of a sweep is told.
+// Compares the plan with the folder's table. Another sweep's table is not
+// overwritten, and runs that this sweep no longer has are reported.
 absl::Status CheckTable(const std::string& out, const SweepPlan& plan) {
   const absl::StatusOr<std::string> json =
       ReadFile(JoinPath(out, "sweep.json"));
@@ -124,7 +124,7 @@ absl::Status CheckTable(const std::string& out, const SweepPlan& plan) {
   return absl::OkStatus();
 }
 
-// The folder, locked for as long as this lives.
+// The sweep's folder, locked while this object lives.
 class SweepFolder {
  public:
   static absl::StatusOr<SweepFolder> Open(const std::string& out) {
@@ -155,7 +155,7 @@ class SweepFolder {
   int descriptor_;
 };
 
-// A sweep at work.
+// A running sweep.
 class Sweep {
  public:
   Sweep(const SweepOptions& options, const SweepPlan& plan, CoreShare cores)
@@ -211,7 +211,7 @@ class Sweep {
     return row.status == "finished" || row.status == "early";
   }
 
-  // The next run that is to be started, to a free slot.
+  // Starts the next run in a free slot.
   absl::Status Fill(size_t slot, size_t* next) {
     if (slots_[slot].job.has_value()) return absl::OkStatus();
     while (*next < plan_.runs.size() && Done(table_.rows[*next])) ++*next;
@@ -249,7 +249,7 @@ class Sweep {
     return WriteTable();
   }
 
-  // What has become of the run of a slot, if it has ended.
+  // Records the result of a slot's run if it has ended.
   absl::Status Collect(size_t slot) {
     Slot& at = slots_[slot];
     if (!at.job.has_value()) return absl::OkStatus();
@@ -263,7 +263,7 @@ class Sweep {
                                std::chrono::steady_clock::now() - at.begin)
                                .count();
     if (*code == 0) {
-      // A source of data that ends is an end as well.
+      // A run also ends if a source of data is exhausted.
       if (!Done(row)) row.status = "early";
       ++outcome_.finished;
       DELINK_LOG(kInfo) << Number(at.run) << row.name << ": " << row.status
@@ -350,7 +350,7 @@ std::vector<std::string> CommandOf(const SweepOptions& options,
   for (const std::string& set : run.sets) {
     words.insert(words.end(), {"--set", set});
   }
-  // Where there is nothing to resume, that begins.
+  // With nothing to resume, --resume starts the run.
   words.insert(words.end(), {"--out", FolderOf(options.out, run), "--resume"});
   return words;
 }

@@ -1,10 +1,10 @@
-// `delink sweep`: a grid of runs, each a `delink train` of its own.
+// `delink sweep`: a grid of runs, each with its own `delink train`.
 //
 // The folder of a sweep:
 //   runs/NAME/         the folder of a run
-//   runs/NAME.toml     what it was started with
-//   output/NAME.txt    what it printed
-//   sweep.csv          one row a run, written anew whenever one ends
+//   runs/NAME.toml     its recipe
+//   output/NAME.txt    its output
+//   sweep.csv          one row a run, rewritten whenever a run ends
 //   sweep.json         the same for `delink report`
 #pragma once
 
@@ -23,13 +23,13 @@ struct SweepOptions {
   std::string spec;                  // a path
   std::vector<std::string> sets;     // "key=value", of every run
   std::string out;                   // the folder
-  int64_t jobs = 1;                  // runs at once, which share the cores out
-  std::vector<std::string> program;  // that trains: its path, and `train`
+  int64_t jobs = 1;                  // concurrent runs, which share the cores
+  std::vector<std::string> program;  // to train: its path, and `train`
 };
 
-// The runs in the order in which they are started; every recipe has been read,
-// with what is set in it. InvalidArgument: the spec is wrong, or a recipe is,
-// with the settings that make it so.
+// The runs in the order in which they are started. Every recipe has been read
+// with its settings. InvalidArgument: the spec is wrong, or a recipe with some
+// settings is, which the message names.
 struct SweepPlan {
   sweep::Spec spec;
   std::vector<sweep::GridRun> runs;
@@ -37,7 +37,7 @@ struct SweepPlan {
 absl::StatusOr<SweepPlan> PlanSweep(const SweepOptions& options,
                                     const ModelList& models);
 
-// The words that start a run.
+// The command that starts a run.
 std::vector<std::string> CommandOf(const SweepOptions& options,
                                    const SweepPlan& plan,
                                    const sweep::GridRun& run);
@@ -45,14 +45,15 @@ std::vector<std::string> CommandOf(const SweepOptions& options,
 struct SweepOutcome {
   int finished = 0;  // with those that were finished before
   int failed = 0;
-  int signal = 0;  // that ended it; 0: none
+  int signal = 0;  // the signal that ended it; 0: none
 };
 
-// Runs what is not finished: a run that was cut goes on from its newest
-// checkpoint, one that failed is tried again. A run that fails stops no other.
-// SIGINT and SIGTERM are handed on to the runs, which save, and end it.
-// FailedPrecondition: another sweep is at work in the folder. AlreadyExists: a
-// run there was started with other settings, or is of a sweep of other axes.
+// Runs all runs that are not finished. An interrupted run resumes from its
+// newest checkpoint, and a failed run is tried again. A run that fails does not
+// stop the others. SIGINT and SIGTERM end the sweep; they are passed to the
+// runs, which save. FailedPrecondition: another sweep uses the folder.
+// AlreadyExists: a run in it was started with other settings, or belongs to a
+// sweep with other axes.
 absl::StatusOr<SweepOutcome> RunSweep(const SweepOptions& options,
                                       const SweepPlan& plan, World& world);
 

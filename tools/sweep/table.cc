@@ -27,10 +27,10 @@ using report::Median;
 using report::RunRecord;
 using report::RunState;
 
-// What a training loss is the mean of.
+// A training loss is the mean of this many steps.
 constexpr size_t kLossSteps = 20;
 
-// How many rows of `table` have at most `limit` in an ascending column.
+// The number of rows of `table` with at most `limit` in an ascending column.
 size_t RowsUpTo(const Columns& table, const char* column, double limit) {
   const std::vector<double>& values = table.Values(column);
   return static_cast<size_t>(
@@ -38,8 +38,8 @@ size_t RowsUpTo(const Columns& table, const char* column, double limit) {
                     [limit](double value) { return value <= limit; }));
 }
 
-// Losses where a run has got to `limit`: of the steps up to there, and of the
-// last validation up to there.
+// Losses at the point where a run reaches `limit`: of the steps up to there,
+// and of the last validation before.
 void AddLossesAt(const RunRecord& run, const char* column, double limit,
                  std::vector<double>* measures) {
   double train = kUnknown, validation = kUnknown;
@@ -90,7 +90,7 @@ std::vector<double> Measures(const Spec& spec, const RunRecord& run) {
   return measures;
 }
 
-// As short as it can be and no other: "2.5e15".
+// The shortest text that is exact: "2.5e15".
 std::string Short(double value) {
   char digits[32];
   const auto end = std::to_chars(std::begin(digits), std::end(digits), value);
@@ -174,7 +174,7 @@ std::string FirstError(const std::string& output) {
         absl::StripAsciiWhitespace(output.substr(begin, end - begin)));
     begin = end + 1;
     const size_t at = line.find("error: ");
-    // "rank 3: error: ..." as well.
+    // Also matches "rank 3: error: ...".
     if (at != std::string::npos && at < 16) return line;
     if (line.empty()) continue;
     const bool rule = line.find_first_not_of('-') == std::string::npos;

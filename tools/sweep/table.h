@@ -10,12 +10,12 @@ namespace delink::sweep {
 
 struct Row {
   std::string name;
-  // "waiting", "running", "finished", "early" (before its last step), "cut"
-  // (it can go on) or "failed".
+  // "waiting", "running", "finished", "early" (ended before its last step),
+  // "cut" (can be resumed) or "failed".
   std::string status = "waiting";
-  std::string error;                  // the first line of one
-  std::vector<std::string> settings;  // as the table's
-  std::vector<double> measures;       // as the table's; NaN: not known
+  std::string error;                  // its first line
+  std::vector<std::string> settings;  // values of the table's settings
+  std::vector<double> measures;       // of the table's measures; NaN: unknown
 };
 
 struct Table {
@@ -24,23 +24,23 @@ struct Table {
   std::vector<Row> rows;
 };
 
-// A table of runs that wait.
+// A table in which all runs wait.
 Table EmptyTable(const Spec& spec, const std::vector<GridRun>& runs);
 
-// Fills a row's measures from what the folder of its run tells, and its status
-// where that is clear from there: "finished", "early", "cut" or "waiting".
+// Fills a row's measures from the folder of its run, and its status if the
+// folder shows it: "finished", "early", "cut" or "waiting".
 void ReadRow(const Spec& spec, const std::string& folder, Row* row);
 
-// The first error of what a run printed; else what mpirun says between rows of
+// The first error in a run's output; else the message of mpirun between rows of
 // dashes; else the last line.
 std::string FirstError(const std::string& output);
 
-// RFC 4180, with a head; and what `delink report` reads.
+// ToCsv: RFC 4180, with a header. ToJson: the file that `delink report` reads.
 std::string ToCsv(const Table& table);
 std::string ToJson(const Table& table);
 
-// The settings of what ToJson wrote, and its rows with their names alone. No
-// rows where it is something else.
+// The settings of a table that ToJson wrote, and its rows with only their
+// names. If `json` is something else, there are no rows.
 Table NamesFromJson(const std::string& json);
 
 }  // namespace delink::sweep

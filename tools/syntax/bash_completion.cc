@@ -61,7 +61,7 @@ std::string OfProgram(const CommandSyntax& program, const char* text) {
   return absl::StrReplaceAll(text, {{"$P", program.name}});
 }
 
-// What completes a value.
+// The code that completes a value.
 std::string Action(const ArgumentSyntax& a, const std::string& program) {
   if (!a.choices.empty()) {
     return absl::StrCat("_", program, "_words ",
@@ -91,7 +91,7 @@ std::string OptionBranch(const std::string& command, const ArgumentSyntax& a,
       "    return\n    ;;\n");
 }
 
-// A branch of the second: a word that is no option's value.
+// A branch of the second case: a word that is not an option's value.
 std::string CommandBranch(const std::string& full_name,
                           const CommandSyntax& command,
                           const std::string& program) {

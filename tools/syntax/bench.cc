@@ -9,7 +9,7 @@
 namespace delink::tools {
 namespace {
 
-// What is measured, and what becomes of it.
+// Options about the measurements and their output.
 std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
   return {
       {.name = "--suite",
@@ -68,7 +68,7 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
        .must_exist = true}};
 }
 
-// Of the steps.
+// Options of the steps.
 std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
   return {{.name = "--seq",
            .value = "N",

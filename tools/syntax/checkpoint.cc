@@ -24,7 +24,7 @@ ArgumentSyntax JsonFlag(bool& json) {
   return {.name = "--json", .to = &json, .help = "print one JSON object"};
 }
 
-// What delink understands, before its values have their types.
+// The arguments of `delink delink`, before they are converted to their types.
 struct DelinkArguments {
   DelinkCommand command;
   std::string share;
@@ -71,7 +71,7 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
            .to = &given.state,
            .help = "optimizer state: reset, copy or scale (the recipe's next "
                    "stage's, or scale)",
-           // The fourth is known, and refused where it can be said why.
+           // The fourth is accepted here; a later error explains the refusal.
            .choices = {"reset", "copy", "scale", "calibrated"}},
           {.name = "--depth",
            .value = "N",
@@ -87,7 +87,7 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
            .choices = {"copy", "cycle", "random", "zero"}}};
 }
 
-// Where the weights are.
+// The option for the placement of weights.
 ArgumentSyntax WeightsOption(std::vector<std::string>& sets) {
   ArgumentSyntax option = SetOption(sets);
   option.help =

@@ -1,4 +1,4 @@
-// The one file that includes CLI11, and catches what it throws.
+// The only file that includes CLI11. It catches CLI11's exceptions.
 #include "tools/syntax/command_line.h"
 
 #include <CLI/CLI.hpp>
@@ -22,7 +22,7 @@ std::string FullName(const CLI::App& app) {
                                      : FullName(*app.get_parent()) + " " + name;
 }
 
-// Help of 80 columns: whole command names, what an option takes, and no more.
+// Help in 80 columns, with full command names and the values of options only.
 class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter() { column_width(kColumn); }
@@ -61,7 +61,7 @@ CLI::Option* AddPositional(CLI::App& app, const ArgumentSyntax& a) {
       ->option_text("");
 }
 
-// Options are named, take one value each and show in the help what it is.
+// Options have a name, take one value each, and show its name in the help.
 CLI::Option* AddNamed(CLI::App& app, const ArgumentSyntax& a) {
   return std::visit(
       [&](auto* to) {
@@ -69,7 +69,7 @@ CLI::Option* AddNamed(CLI::App& app, const ArgumentSyntax& a) {
         if constexpr (std::is_same_v<T, bool>) {
           return app.add_flag(a.name, *to, a.help);
         } else if constexpr (std::is_same_v<T, OptionalText>) {
-          // Its value comes with an equals sign only.
+          // Its value needs an equals sign.
           return app.add_flag(a.name + "{}", a.help)
               ->option_text("[=" + a.value + "]");
         } else {
@@ -106,7 +106,7 @@ void AddArguments(CLI::App& app, const CommandSyntax& syntax) {
   }
 }
 
-// What the library does not put where it belongs.
+// Stores the optional values, which the library does not store itself.
 void TakeOptionalTexts(const CLI::App& app, const CommandSyntax& syntax) {
   for (const ArgumentSyntax& a : syntax.arguments) {
     if (!a.value_optional()) continue;
@@ -126,8 +126,8 @@ void CheckOneIsGiven(const CLI::App& app, const CommandSyntax& syntax) {
   }
 }
 
-// Gives `app` what `syntax` describes, which must outlive it; the command that
-// is named goes to `chosen`.
+// Adds the arguments and commands of `syntax`, which must outlive `app`. The
+// command in the arguments is stored in `chosen`.
 void Describe(CLI::App& app, const CommandSyntax& syntax,
               std::optional<Command>* chosen) {
   app.set_help_flag(kHelpFlags, kHelpHelp);
@@ -148,15 +148,14 @@ void Describe(CLI::App& app, const CommandSyntax& syntax,
   });
 }
 
-// The innermost command that the arguments name.
+// The innermost command in the arguments.
 CLI::App& Innermost(CLI::App& root) {
   CLI::App* app = &root;
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
   return *app;
 }
 
-// What is said of the first argument that no command knows; empty when all are
-// known.
+// The error about the first unknown argument; empty if all are known.
 std::string UnknownArgument(CLI::App& root) {
   CLI::App& app = Innermost(root);
   const std::vector<std::string> unknown = root.remaining(true);

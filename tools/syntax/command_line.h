@@ -1,7 +1,7 @@
-// The command line of `delink`, as plain data: what docs/cli.md describes.
+// The command line of `delink` as plain data; docs/cli.md describes it.
 //
-// Parsing looks at the arguments and at whether files that they name exist; it
-// writes nothing and prints nothing.
+// Parsing checks the arguments and whether the files that they name exist. It
+// writes and prints nothing.
 #pragma once
 
 #include <cstdint>
@@ -86,7 +86,7 @@ struct Eval {
   std::string loglikelihood;
   int64_t batches = 0;          // of data; 0: the whole corpus
   std::string delimiter = " ";  // of choices
-  std::string lines;            // not of data: a path; empty: none
+  std::string lines;            // a path, not with `data`; empty: none
   std::string precision = "fp32";
   std::string device;  // empty: the checkpoint's recipe's
   bool json = false;
@@ -132,9 +132,9 @@ struct BenchCommand {
   std::string json;     // a path, or - for standard output
   std::string compare;  // a path
   std::string scratch;  // a folder
-  // Of the steps; 0 and empty: in all their forms.
+  // Of the steps; 0 and empty: all the default values.
   int64_t seq = 0, batch = 0, steps = 0;
-  int64_t depth = 0;  // 0: of all blocks alone
+  int64_t depth = 0;  // 0: only steps of all blocks
   std::string share, precision, recompute;
   std::vector<std::string> sets;
 };
@@ -146,8 +146,8 @@ using Command =
                  BenchCommand, CompletionCommand, ManCommand>;
 
 struct CommandLine {
-  // Without one, `text` is all there is to do: help, on standard output with
-  // exit code 0, or what is wrong, on standard error with exit code 2.
+  // If not set, the program only prints `text`: help on standard output, with
+  // exit code 0, or an error on standard error, with exit code 2.
   std::optional<Command> command;
   std::string text;
   int exit_code = 0;

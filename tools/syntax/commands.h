@@ -1,5 +1,4 @@
-// The description of each command; every call makes one with targets of its
-// own.
+// The description of each command; every call makes one with its own targets.
 #pragma once
 
 #include "tools/syntax/syntax.h"
@@ -24,7 +23,7 @@ CommandSyntax ProgramSyntax();     // root.cc: the program, with all of them
 
 // An option that changes keys of a recipe; train.cc.
 ArgumentSyntax SetOption(std::vector<std::string>& sets);
-// Where to compute; train.cc. `unless` says what is taken without it.
+// The device to compute on; train.cc. `unless` describes the default.
 ArgumentSyntax DeviceOption(std::string& device, const std::string& unless);
 
 }  // namespace delink::tools

@@ -1,6 +1,5 @@
-// Scripts that teach a shell to complete the program's commands, options and
-// what their values name. They hold all they need: completing starts no
-// program.
+// Scripts with which a shell completes the program's commands, its options and
+// their values. They contain all they need: completing starts no program.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@ namespace {
 
 using safetensors::Type;
 
-// What convert understands, before its values have their types.
+// The arguments of convert, before they are converted to their types.
 struct ConvertArguments {
   ConvertOptions options;
   std::string to;
@@ -24,7 +24,7 @@ struct ConvertArguments {
   int64_t threads = 0;  // 0: not given
 };
 
-// "5GB", "500MB": of a thousand each, as `transformers` counts.
+// "5GB", "500MB": powers of 1000, as in `transformers`.
 std::optional<int64_t> BytesOf(const std::string& text) {
   constexpr double kMost = 1e18;
   for (const auto& [unit, bytes] :

@@ -9,7 +9,7 @@
 namespace delink::tools {
 namespace {
 
-// What build understands, before its values have their types.
+// The arguments of build, before they are converted to their types.
 struct BuildArguments {
   BuildData build;
   std::string format;
@@ -29,7 +29,7 @@ std::string InputProblem(const std::string& input) {
   return std::string(ExpandInput(input).status().message());
 }
 
-// What a corpus is made from.
+// Options about the input of a corpus.
 std::vector<ArgumentSyntax> InputArguments(BuildArguments& given) {
   return {{.name = "INPUT",
            .to = &given.build.inputs,

@@ -10,7 +10,7 @@
 namespace delink::tools {
 namespace {
 
-// What import understands, before its values have their types.
+// The arguments of import, before they are converted to their types.
 struct ImportArguments {
   ImportData import;
   std::string format;
@@ -39,7 +39,7 @@ std::vector<std::string> FormatNames() {
   return names;
 }
 
-// What the files are.
+// Options about the files.
 std::vector<ArgumentSyntax> FileArguments(ImportArguments& given) {
   LayoutOptions& layout = given.import.layout;
   return {

@@ -9,7 +9,7 @@
 namespace delink::tools {
 namespace {
 
-// Plain text: no character of it is a command of roff's.
+// Escapes plain text, so that no character of it is a roff command.
 std::string ManText(const std::string& text) {
   std::string escaped = absl::StrReplaceAll(
       text, {{"\\", "\\e"}, {"-", "\\-"}, {"'", "\\(aq"}, {"\n.", "\n\\&."}});

@@ -16,7 +16,7 @@ void SetDevice(const std::string& device, std::vector<std::string>& sets) {
   if (!device.empty()) sets.push_back("run.device=" + device);
 }
 
-// What train understands, before its values have their types.
+// The arguments of train, before they are converted to their types.
 struct TrainArguments {
   TrainOptions options;
   OptionalText resume;

@@ -1,4 +1,4 @@
-// The tree of commands, for what is made from it.
+// Walks the tree of commands.
 #pragma once
 
 #include <functional>

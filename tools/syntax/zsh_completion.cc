@@ -105,7 +105,7 @@ std::string ZshCompletion(const CommandSyntax& program) {
             command.commands.empty() ? Leaf(command) : Group(name, command),
             "}\n\n");
       });
-  // Found in fpath the file is the function; otherwise it is sourced.
+  // If zsh finds the file in fpath, it is the function; else it is sourced.
   const std::string own = FunctionOf(program.name);
   return absl::StrCat(script, "if [[ $funcstack[1] == ", own, " ]]; then\n  ",
                       own, " \"$@\"\nelse\n  compdef ", own, " ", program.name,

@@ -8,7 +8,7 @@
 namespace delink::cpu {
 namespace {
 
-// The entries that were chosen.
+// The chosen entries.
 template <typename T>
 struct Chosen {
   static void Matmul(Stream& stream, const MatmulArgs& args) {

@@ -9,7 +9,7 @@ namespace delink::cpu {
 template <typename T>
 const Kernels& Table();
 
-// Whether products of bf16 are by the processor's instructions for them.
+// Whether bf16 products use the processor's bf16 instructions.
 bool MultipliesBf16();
 
 }  // namespace delink::cpu

@@ -1,4 +1,4 @@
-// Who multiplies matrices, as CMake chose: oneDNN (onednn/), or the vectorised
+// The CPU's matrix products. CMake chooses oneDNN (onednn/) or the vectorised
 // kernels themselves (no_onednn/).
 #pragma once
 
@@ -6,8 +6,7 @@
 
 namespace delink::cpu {
 
-// Replaces the matmul of `kernels`, a table for T = float or BFloat16, or
-// leaves it.
+// May replace the matmul of `kernels`, a table for T = float or BFloat16.
 template <typename T>
 void ChooseMatmul(Kernels* kernels);
 
@@ -15,7 +14,7 @@ void ChooseMatmul(Kernels* kernels);
 template <typename T>
 void (*LibraryMatmul())(Stream&, const MatmulArgs&);
 
-// Whether its products of bf16 are by the processor's instructions for them.
+// Whether its bf16 products use the processor's bf16 instructions.
 bool LibraryMultipliesBf16();
 
 }  // namespace delink::cpu

@@ -3,12 +3,12 @@
 
 namespace delink::cpu {
 
-// Has threads that wait spin for a moment and then sleep: on a busy machine one
-// that spins takes the core from whom it waits for. What the environment says
-// (OMP_WAIT_POLICY, GOMP_SPINCOUNT, KMP_BLOCKTIME, KMP_LIBRARY) stands. OpenMP
-// reads that before main, so the process begins again, once, with variables
-// set; where it cannot, it goes on as it is. First thing in main, with its
-// argv.
+// Makes waiting threads spin for a moment and then sleep. On a busy machine a
+// spinning thread takes the core from the thread that it waits for. If the
+// environment sets OMP_WAIT_POLICY, GOMP_SPINCOUNT, KMP_BLOCKTIME or
+// KMP_LIBRARY, nothing is changed. OpenMP reads these before main, so the
+// process restarts itself once with variables set; if it cannot, it continues
+// unchanged. Call it before all else in main, with its argv.
 void SpinBriefly(char** argv);
 
 }  // namespace delink::cpu

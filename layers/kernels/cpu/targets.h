@@ -12,7 +12,7 @@ struct InstructionSet {
   bool supported;  // by this machine
   const Kernels* f32;
   const Kernels* bf16;
-  bool multiplies_bf16 = false;  // by instructions for it
+  bool multiplies_bf16 = false;  // with bf16 instructions
 };
 
 // Best first; the last one always runs.

@@ -15,7 +15,7 @@ bool CanPackHeads(const void* address, HeadStrides strides, int64_t Dh) {
          CanPack<T>(address, strides.batch);
 }
 
-// Of every tile of T rows of each head.
+// The grid: a block for every tile of T rows of each head.
 template <int kColumns>
 dim3 GridOf(int64_t B, int64_t heads, int64_t T, int64_t Dh) {
   const int64_t tiles = (T + kTile - 1) / kTile;

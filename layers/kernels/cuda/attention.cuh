@@ -1,24 +1,24 @@
 // Causal attention with an online softmax (Dao et al., "FlashAttention", 2022)
-// in float, for any width of heads: the form for f32, and for what cuDNN does
+// in float, for any width of heads. It serves f32 and all calls that cuDNN does
 // not take. A block has 64 queries of one head, or 64 keys of one key/value
-// head, and kColumns of the elements of what it sums up, the blockIdx.y-th
-// such. It makes its scores itself: nothing of the size of the scores is ever
-// in memory. With s = log2(e) scale q.k and l = log2(e) lse, p = 2^(s - l):
+// head, and sums the blockIdx.y-th kColumns columns of the result. It computes
+// its own scores, so nothing of the size of the scores is ever in memory. With
+// s = log2(e) scale q.k and l = log2(e) lse, p = 2^(s - l):
 //   dv += p do,  ds = p (do.v - delta),  dq += scale ds k,  dk += scale ds q
-// where delta = o.do. A gradient is summed by one block alone, in order.
+// where delta = o.do. One block alone sums a gradient, in order.
 #pragma once
 
 #include "layers/kernels/cuda/attention_tile.cuh"
 
 namespace delink::cuda {
 
-// What a block works on: `count` rows of a head from `first` on. Blocks with
-// much to do come first: of queries the last ones, of keys the first.
+// The rows of a block: `count` rows of a head from `first` on. Blocks with the
+// most work start first: the last queries, and the first keys.
 struct TilePlace {
   int64_t b, h;
   int first, count;
   int64_t column;  // its first column
-  int width;       // how many there are, at most kColumns
+  int width;       // number of columns, at most kColumns
 };
 template <int kColumns>
 __device__ TilePlace PlaceOf(int64_t heads, int64_t samples, int64_t T,
@@ -36,14 +36,14 @@ __device__ TilePlace PlaceOf(int64_t heads, int64_t samples, int64_t T,
           .width = static_cast<int>(Smaller<int64_t>(kColumns, Dh - column))};
 }
 
-// Of a thread's rows, in units of log2; `sum` of its own columns only.
+// For a thread's rows, in units of log2; `sum` is over its own columns only.
 struct OnlineSoftmax {
   float max[kEach];
   float sum[kEach];
 };
 
-// Of a thread's rows, which are queries, the first key that each sees. Rows
-// that are too many are like the last.
+// The first key that each of a thread's rows, which are queries, sees. Rows
+// past the last are treated like the last.
 __device__ inline void FirstKeys(const Band& band, const TilePlace& at,
                                  int (&first_seen)[kEach]) {
 #pragma unroll
@@ -53,8 +53,8 @@ __device__ inline void FirstKeys(const Band& band, const TilePlace& at,
   }
 }
 
-// Scores become probabilities relative to the running maximum, and rescale[r]
-// the factor of what was summed before.
+// Turns scores into probabilities relative to the running maximum, and sets
+// rescale[r] to the factor of the earlier sums.
 __device__ inline void NextWeights(const Band& band, int first_query,
                                    const int (&first_seen)[kEach],
                                    int first_key, float scale,
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
                       HeadAt<T>(s.o, s.o_strides, Dh, at.b, at.first, at.h));
 }
 
-// o.do of the tile's queries, to memory too, and their lse.
+// Loads the lse of the tile's queries, and computes o.do, also to memory.
 template <typename T>
 __device__ void LoadStatistics(const AttentionBackwardArgs& s,
                                const TilePlace& at, AttentionShared& shared) {
@@ -173,7 +173,7 @@ __device__ void LoadStatistics(const AttentionBackwardArgs& s,
   }
 }
 
-// Of a tile of queries: delta, which AttentionBackwardKeysKernel reads, and dq.
+// For a tile of queries: dq, and delta for AttentionBackwardKeysKernel.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
     AttentionBackwardQueriesKernel(AttentionBackwardArgs s, float scale,
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
                       HeadAt<T>(s.dq, s.q_strides, Dh, at.b, at.first, at.h));
 }
 
-// Scores of keys with queries and what v is to d_o become p and ds.
+// Turns the scores of keys with queries, and v.do, into p and ds.
 __device__ inline void Transposed(const Band& band, const float* lse,
                                   const float* delta, int first_query,
                                   int end_query, int first_key, float to_log2,
@@ -252,7 +252,7 @@ __device__ inline void Transposed(const Band& band, const float* lse,
   }
 }
 
-// Of a tile of keys: dk and dv, over all query heads of their group.
+// For a tile of keys: dk and dv, over all query heads of their group.
 template <typename T, int kColumns>
 __global__ void __launch_bounds__(kAttentionThreads, kColumns <= 64 ? 2 : 1)
     AttentionBackwardKeysKernel(AttentionBackwardArgs s, float scale,

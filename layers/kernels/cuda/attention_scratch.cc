@@ -10,26 +10,26 @@
 namespace delink::cuda {
 namespace {
 
-// A call of the backward pass aims to stay below this: enough for some hundred
-// tiles of scores a multiprocessor, little beside the weights of any model that
-// fills a GPU.
+// A call of the backward pass aims to stay below this. It is enough for some
+// hundred tiles of scores a multiprocessor, and little compared with the
+// weights of any model that fills a GPU.
 constexpr int64_t kAim = int64_t{512} << 20;
-// Above this our own kernels do it: slower, and without scratch.
+// Above this our own kernels are used; they are slower but need no scratch.
 constexpr int64_t kMost = int64_t{8} << 30;
 constexpr int64_t kMaxHead = 256;
 constexpr int64_t kHeadUnit = 8;  // 16 bytes
 constexpr int64_t kTileRows = 128;
-// Alignment, and what other versions may want beside.
+// For alignment, and for other versions, which may need more.
 constexpr int64_t kSlack = int64_t{1} << 20;
 
 int64_t RoundUp(int64_t n, int64_t unit) {
   return (n + unit - 1) / unit * unit;
 }
 
-// As cuDNN 9.19 has it: on sm_80 and sm_90 the scores' gradients, and where
-// heads are grouped dk and dv of each query head, in bf16; on sm_100 the latter
-// alone, in f32; f32 statistics. Where sums may be made in any order dq in f32
-// takes the place of the scores' gradients, on sm_80 twice.
+// As in cuDNN 9.19. On sm_80 and sm_90: the scores' gradients and, if heads are
+// grouped, dk and dv of each query head, in bf16. On sm_100: only the latter,
+// in f32. In addition f32 statistics. If sums may be in any order, dq in f32
+// replaces the scores' gradients, on sm_80 twice.
 int64_t Workspace(const AttentionBackwardArgs& s, int64_t samples,
                   int64_t kv_heads) {
   const int64_t T = RoundUp(s.Tq, kTileRows);

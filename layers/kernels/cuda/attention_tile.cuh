@@ -1,9 +1,9 @@
-// What the attention kernels are made of. A block of 16 x 16 threads works on a
-// tile of 64 rows by 64 columns of scores, rows and columns being queries and
-// keys or keys and queries, and sums up results [64, kColumns]. Thread (y, x)
-// has of a tile the rows 4 y + r and the columns x + 16 c, of a result the same
-// rows and the columns 4 x + 64 c + e; r, c, e < 4 or as the width wants it.
-// All of it is float; what a tile has too many rows or columns counts as 0.
+// Building blocks of the attention kernels. A block of 16 x 16 threads works on
+// a tile of 64 rows by 64 columns of scores, and sums results [64, kColumns].
+// The rows are queries and the columns keys, or the other way round. Thread
+// (y, x) has the rows 4 y + r and the columns x + 16 c of a tile, and the same
+// rows and the columns 4 x + 64 c + e of a result; r, c, e < 4 or as the width
+// needs. All numbers are float; rows and columns past the end count as 0.
 #pragma once
 
 #include <cmath>
@@ -18,8 +18,8 @@ inline constexpr int kAttentionThreads = 256;
 inline constexpr int kSide = 16;
 inline constexpr int kTile = 64;
 inline constexpr int kEach = kTile / kSide;  // rows of a thread; columns too
-// Scores are products of chunks of this many elements of the heads. The
-// strides of what lies in shared memory keep its banks apart.
+// Scores are computed in chunks of this many elements of the heads. The strides
+// in shared memory avoid bank conflicts.
 inline constexpr int kChunk = 32;
 inline constexpr int kChunkStride = kChunk + 4;
 inline constexpr int kWeightStride = kTile + 4;
@@ -32,7 +32,7 @@ struct alignas(16) AttentionShared {
   float lse[kTile], delta[kTile];  // of the tile's queries, lse by log2
 };
 
-// Some rows of one head. `packed`: they can be read by packs.
+// Some rows of one head. `packed`: they can be read in packs.
 template <typename T>
 struct HeadRows {
   const T* at;
@@ -41,19 +41,18 @@ struct HeadRows {
   bool packed;
 };
 
-// Of head h at token t of sample b.
+// The vector of head h at token t of sample b.
 template <typename T, typename Memory>
 __device__ T* HeadAt(Memory* base, HeadStrides strides, int64_t Dh, int64_t b,
                      int64_t t, int64_t h) {
   return static_cast<T*>(base) + b * strides.batch + t * strides.row + h * Dh;
 }
 
-// Query i sees key j where i + (Tk - Tq) = place is at or behind it, and in a
-// window less than `window` behind it; with positions, no farther behind than
-// its own.
+// Query i has the place i + (Tk - Tq) among the keys. It sees key j if
+// 0 <= place - j < window and, with positions, place - j <= positions[i].
 struct Band {
   int offset;                // Tk - Tq
-  int window;                // Tk where there is none
+  int window;                // Tk if there is none
   const int32_t* positions;  // [Tq], of the sample's queries, or null
 
   template <typename Args>
@@ -64,7 +63,7 @@ struct Band {
         positions(s.positions != nullptr
                       ? s.positions + b * RowOf(s) + (s.Tk - s.Tq)
                       : nullptr) {}
-  // The first key that a query below Tq sees; not before those of earlier ones.
+  // The first key that a query below Tq sees. It never decreases with `query`.
   __device__ int First(int query) const {
     const int place = query + offset;
     const int behind = positions != nullptr && positions[query] < window - 1
@@ -80,7 +79,7 @@ struct Band {
   }
 };
 
-// By value: device code has no addresses of the host's constants.
+// By value, since device code has no addresses of the host's constants.
 template <typename Number>
 __device__ Number Smaller(Number a, Number b) {
   return b < a ? b : a;
@@ -90,12 +89,12 @@ struct Range {
   int begin, end;
 };
 
-// The keys that one of the queries [first, first + count) sees.
+// The keys that any of the queries [first, first + count) sees.
 __device__ inline Range KeysOf(const Band& band, int first, int count) {
   return {band.First(first), first + count + band.offset};
 }
-// The queries, of Tq, that see one of the keys [first, first + count); but for
-// positions, which hide what is behind some query from all that follow too.
+// The queries, of Tq, that see one of the keys [first, first + count), if there
+// are no positions. Positions can hide these keys from the last of the queries.
 __device__ inline Range QueriesOf(const Band& band, int first, int count,
                                   int Tq) {
   return {first > band.offset ? first - band.offset : 0,
@@ -120,14 +119,14 @@ __device__ inline void StoreFloat4(float* to, float4 value) {
 }
 
 // Copies kRows x kColumns of `rows`, from element `first` of each on, to
-// shared memory as floats; zeros behind the last row and the `width`-th column.
+// shared memory as floats; zeros after the last row and the `width`-th column.
 template <int kRows, int kColumns, int kStride, typename T>
 __device__ void Stage(const HeadRows<T>& rows, int64_t first, int width,
                       float* to) {
   constexpr int kPack = Pack<T>::kSize;
   static_assert(kRows * kColumns % (kAttentionThreads * kPack) == 0);
   if (!rows.packed) {
-#pragma unroll 2  // more take registers from the other path
+#pragma unroll 2  // more would take registers from the other path
     for (int i = static_cast<int>(threadIdx.x); i < kRows * kColumns;
          i += kAttentionThreads) {
       const int row = i / kColumns, column = i % kColumns;
@@ -159,8 +158,8 @@ __device__ void Stage(const HeadRows<T>& rows, int64_t first, int width,
   }
 }
 
-// scores[r][c] += a . b, of the thread's rows of `a` and its columns, which are
-// rows of `b`. The block calls together.
+// scores[r][c] += a . b for the thread's rows of `a` and its columns, which are
+// rows of `b`. All threads of the block must call it.
 template <typename T>
 __device__ void AddScores(const HeadRows<T>& a, const HeadRows<T>& b, int Dh,
                           AttentionShared& shared,
@@ -196,8 +195,8 @@ __device__ void AddScores(const HeadRows<T>& a, const HeadRows<T>& b, int Dh,
   }
 }
 
-// Puts the thread's numbers of a tile where AddWeighted finds them. The block
-// has passed a barrier since it last called that.
+// Stores the thread's numbers of a tile for AddWeighted. Needs a barrier after
+// the previous AddWeighted.
 __device__ inline void StoreWeights(const float (&tile)[kEach][kEach],
                                     AttentionShared& shared) {
 #pragma unroll
@@ -211,13 +210,13 @@ __device__ inline void StoreWeights(const float (&tile)[kEach][kEach],
 }
 
 // sum[row][column] += sum over j of weights[row][j] * rows[j][column], for
-// `count` rows and the `width` columns from `first` on. The block calls
-// together.
+// `count` rows and the `width` columns from `first` on. All threads of the
+// block must call it.
 template <int kColumns, typename T>
 __device__ void AddWeighted(int count, const HeadRows<T>& rows, int64_t first,
                             int width, AttentionShared& shared,
                             float (&sum)[kEach][kColumns / kSide]) {
-  constexpr int kRows = kTile * kTile / kColumns;  // that fit at once
+  constexpr int kRows = kTile * kTile / kColumns;  // rows that fit at once
   static_assert(kRows * kColumns <= 2 * kTile * kChunkStride);
   for (int j = 0; j < rows.count; j += kRows) {
     const HeadRows<T> some = {rows.at + j * rows.stride, rows.stride,
@@ -276,7 +275,7 @@ __device__ void StoreRows(const float (&sum)[kEach][kColumns / kSide],
   }
 }
 
-// The sum over the 16 threads with the same rows; all of them get it.
+// The sum over the 16 threads with the same rows, returned in all of them.
 __device__ inline float SumAcross(float value) {
 #pragma unroll
   for (int lane = kSide / 2; lane > 0; lane /= 2) {

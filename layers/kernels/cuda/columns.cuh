@@ -1,11 +1,11 @@
-// Sums over rows, column by column: gradients of biases and of norms' weights,
-// the same bits every time.
+// Sums over rows, column by column, for gradients of biases and of norms'
+// weights. The bits are the same every time.
 //
-// A block sums one chunk of the rows for one tile of columns: its threads are
-// `lanes` neighbours, each with a pack of columns, times as many rows as the
-// block then holds; shared memory joins the rows in order. Where there are
-// several chunks, their sums go to the stream's scratch, and a second launch,
-// of the same kernel, sums these.
+// A block sums one chunk of the rows for one tile of columns. `lanes`
+// neighbouring threads, each with a pack of columns, share a row, and the block
+// holds as many rows as fit; their sums are added in order in shared memory. If
+// there are several chunks, their sums go to the stream's scratch, and a second
+// launch of the same kernel sums these.
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 
 namespace delink::cuda {
 
-// What is summed: Add adds the terms of a row, at kWidth columns from d on, to
-// each of the kOutputs sums.
+// Classes of terms: Add adds the terms of a row, at kWidth columns from d on,
+// to each of the kOutputs sums.
 
-// Rows `pitch` elements apart; of each, output o is the columns from o * D on.
+// Rows `pitch` elements apart. Output o sums their columns from o * D on.
 template <typename T, int kOutputsOf = 1>
 struct PlainTerms {
   static constexpr int kOutputs = kOutputsOf;
@@ -89,8 +89,8 @@ struct HeadTerms {
   }
 };
 
-// Where sums go: column d of output o of chunk c to outputs[o] + c * pitch + d,
-// or nowhere.
+// Column d of output o of chunk c is stored at outputs[o] + c * pitch + d, or
+// not at all if outputs[o] is null.
 struct ColumnTargets {
   float* outputs[2] = {};
   int64_t pitch = 0;
@@ -105,8 +105,7 @@ __global__ void __launch_bounds__(kColumnThreads)
     ColumnSumsKernel(Terms terms, int64_t N, int64_t D, int64_t rows_each,
                      int tiles, int lanes, ColumnTargets targets) {
   constexpr int kOutputs = Terms::kOutputs;
-  // A thread's kWidth sums lie this far apart: written and read without
-  // conflicts of banks.
+  // A thread's kWidth sums lie this far apart, which avoids bank conflicts.
   constexpr int kPitch = kColumnThreads + 32 / kWidth;
   __shared__ float shared[kOutputs][kWidth * kPitch];
   const int thread = static_cast<int>(threadIdx.x);
@@ -145,13 +144,13 @@ __global__ void __launch_bounds__(kColumnThreads)
   }
 }
 
-// On the host: how the sums over N rows of D columns are divided.
+// On the host: how blocks divide the sums over N rows of D columns.
 struct ColumnShape {
   int lanes;
   int64_t tiles, chunks, rows_each;
 };
 
-// Tiles of at most `max_lanes` packs of `width` columns; chunks as they come.
+// Tiles of at most `max_lanes` packs of `width` columns, in one chunk.
 inline ColumnShape ShapeTiles(int64_t N, int64_t D, int width, int max_lanes) {
   ColumnShape shape = {.lanes = 1, .chunks = 1, .rows_each = N};
   while (shape.lanes < max_lanes && shape.lanes * width < D) shape.lanes *= 2;
@@ -182,8 +181,8 @@ void LaunchColumns(Stream& stream, const Terms& terms, int64_t N, int64_t D,
          static_cast<int>(shape.tiles), shape.lanes, targets);
 }
 
-// Sums of `terms`, over N rows, to targets.outputs[o] [D], which may be null
-// for o > 0. `packed`: D columns of every row can be read by packs of T.
+// Sums `terms` over N rows into targets.outputs[o] [D], which may be null for
+// o > 0. `packed`: D columns of every row can be read in packs of T.
 template <typename T, typename Terms>
 void SumColumns(Stream& stream, const Terms& terms, int64_t N, int64_t D,
                 bool packed, const ColumnTargets& targets) {
@@ -204,7 +203,7 @@ void SumColumns(Stream& stream, const Terms& terms, int64_t N, int64_t D,
     LaunchColumns<1>(stream, terms, N, D, shape, to);
   }
   if (shape.chunks == 1) return;
-  // There is little to read, and it is in the L2 cache: many small tiles.
+  // Many small tiles, since there is little to read, from the L2 cache.
   LaunchColumns<1>(stream, PlainTerms<float, kOutputs>{scratch, pitch, D},
                    shape.chunks, D, ShapeTiles(shape.chunks, D, 1, 8), targets);
 }

@@ -1,16 +1,17 @@
 // Cross-entropy of rows of logits, and its gradient in their place.
 //
-// A block has a row. Its threads read it once, for the maximum and the sum of
-// exponentials together, each thread's relative to the largest it has seen, and
-// take packs counted from the row's start, so that the sum does not depend on
-// where the row lies: by 16 bytes where it is aligned. (Rows of a vocabulary
-// that is a multiple of 8 are. Others cost more loads, not more traffic.) Then
-// they write the gradient by packs of 16 bytes wherever the row starts, the few
-// numbers before the first and behind the last of these one each. What fits of
-// an aligned row stays in shared memory in between, each thread's own; the rest
-// is read again, from the L2 cache.
+// Each block has a row. Its threads read it once and compute the maximum and
+// the sum of exponentials together; a thread's sum is relative to the largest
+// number that it has seen. Packs are counted from the row's start, so the sum
+// does not depend on the row's address. Aligned rows are read by 16 bytes.
+// (Rows are aligned if the vocabulary is a multiple of 8. Other rows need more
+// loads, but not more traffic.) Then the threads write the gradient in aligned
+// packs of 16 bytes, and the few numbers before the first and after the last
+// pack one by one. Between the two passes, each thread keeps its packs of an
+// aligned row in shared memory as far as they fit, and reads the rest again
+// from the L2 cache.
 //
-// Then one block adds the losses of the rows, in order.
+// Finally one block adds the losses of the rows, in order.
 #pragma once
 
 #include <algorithm>
@@ -26,9 +27,9 @@ namespace delink::cuda {
 inline constexpr int kCrossEntropyThreads = 512;  // at most
 inline constexpr int kPacksAhead = 4;             // loaded together
 
-// What a thread has of a row cut into packs, of which the first starts at
-// element `head`, and the elements beside them, fewer than two packs. Counted
-// in 32 bits, as ids of tokens are.
+// A thread's share of a row. The row is cut into packs, the first of which
+// starts at element `head`; fewer than two packs of elements are left over.
+// Counted in 32 bits, as ids of tokens are.
 template <typename T>
 struct RowPacks {
   static constexpr int kSize = Pack<T>::kSize;
@@ -36,14 +37,14 @@ struct RowPacks {
 
   __device__ RowPacks(int elements, int first)
       : V(elements), head(first), count((V - head) / kSize) {}
-  // The first at the first aligned address.
+  // The first pack starts at the first aligned address.
   __device__ static RowPacks Aligned(const T* row, int V) {
     const auto behind =
         static_cast<int>(reinterpret_cast<uintptr_t>(row) % 16 / sizeof(T));
     return RowPacks(V, std::min(V, (kSize - behind) % kSize));
   }
   __device__ int At(int pack) const { return head + pack * kSize; }
-  // The element beside the packs that this thread has, or -1.
+  // This thread's element outside the packs, or -1.
   __device__ int Single() const {
     const int i = static_cast<int>(threadIdx.x);
     if (i < head) return i;
@@ -65,7 +66,7 @@ __device__ Pack<T> LoadAnywhere(const T* from) {
   }
 }
 
-// sum = sum of exp(x - max) over what a thread has seen.
+// sum = sum of exp(x - max) over the numbers that a thread has seen.
 struct SoftmaxPart {
   float max = std::numeric_limits<float>::lowest();
   float sum = 0.0F;
@@ -82,7 +83,7 @@ struct SoftmaxPart {
   }
 };
 
-// A thread's packs of the row; the first `kept` of the row go to `shared`.
+// Adds a thread's packs of the row; stores the row's first `kept` in `shared`.
 template <bool kAligned, typename T, typename Part>
 __device__ void ReadPacks(const T* row, int count, int kept, Pack<T>* shared,
                           Part& part) {
@@ -122,7 +123,8 @@ __device__ Part ReadRow(const T* row, int V, int kept, Pack<T>* shared,
   return part;
 }
 
-// Of the whole row, in the block's first warp; every thread calls.
+// Of the whole row. JoinParts returns it in the block's first warp; every
+// thread must call it.
 struct Softmax {
   float max;
   double sum;
@@ -150,8 +152,8 @@ __device__ inline Softmax JoinParts(const SoftmaxPart& part) {
   return row;
 }
 
-// The loss of row n to row_loss, and z to row_z. What the gradient's softmax is
-// multiplied by, over `sum`.
+// Writes the loss of row n to row_loss, and z to row_z. Returns the factor of
+// exp(x - max) in the gradient.
 template <typename Args>
 __device__ double WriteLoss(const Args& s, int64_t n, const Softmax& row,
                             double of_target) {
@@ -163,8 +165,7 @@ __device__ double WriteLoss(const Args& s, int64_t n, const Softmax& row,
   return (1.0 + 2.0 * s.z_weight * lse) / row.sum;
 }
 
-// body(v, x) gives the gradients of a pack, or of one number, x that stands at
-// element v.
+// body(v, x) returns the gradients of x, a pack or one number at element v.
 template <typename T, typename Body>
 __device__ void WriteRow(T* row, int V, int kept, const Pack<T>* shared,
                          Body body) {
@@ -183,7 +184,7 @@ __device__ void WriteRow(T* row, int V, int kept, const Pack<T>* shared,
   }
 }
 
-// What is left of a row that is not counted. Every thread calls.
+// Writes the results of a row that is not counted. Every thread must call it.
 template <typename T, typename Args>
 __device__ void LeaveOutRow(const Args& s, int64_t n, T* row) {
   if (threadIdx.x == 0) {
@@ -197,8 +198,8 @@ __device__ void LeaveOutRow(const Args& s, int64_t n, T* row) {
            });
 }
 
-// The row's softmax, times `factor` over exp(-max), less 1 at `target`. The
-// first `kept` packs are in `shared`.
+// Writes factor * exp(x - max), less 1 at `target`. The first `kept` packs are
+// in `shared`.
 template <typename T>
 __device__ void WriteGradient(T* row, int V, int kept, const Pack<T>* shared,
                               float max, float factor, int target) {
@@ -234,7 +235,7 @@ __global__ void __launch_bounds__(kCrossEntropyThreads, 2)
   WriteGradient(row, V, kept, shared, shared_max, shared_factor, target);
 }
 
-// The largest of a row, and what SoftmaxPart begins with where there is none.
+// The largest number of a row; SoftmaxPart's initial `max` if it has none.
 template <typename T>
 __global__ void __launch_bounds__(kCrossEntropyThreads)
     VocabMaxRows(VocabMaxArgs s) {
@@ -296,7 +297,7 @@ __global__ void __launch_bounds__(kCrossEntropyThreads)
                 s.targets[n] - static_cast<int>(s.first_token));
 }
 
-// loss_sum, z_sum and count, by two warps: the second has z.
+// Adds to loss_sum, z_sum and count, by two warps; the second one adds z.
 __global__ void __launch_bounds__(2 * kWarp) SumLosses(CrossEntropyArgs s) {
   __shared__ double stages[2][kOrderedStage];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;

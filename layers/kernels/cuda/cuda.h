@@ -1,7 +1,6 @@
 // The kernels of the CUDA device. Device code is in NAME.cuh, and NAME.cu
-// chooses the shapes of the launches. Matrix products are cuBLASLt's and
-// attention is cuDNN's where there is one; both are behind the functions
-// declared here.
+// chooses the shapes of the launches. Matrix products use cuBLASLt, and
+// attention uses cuDNN if there is one, through the functions declared here.
 #pragma once
 
 #include <string>
@@ -16,18 +15,19 @@ namespace delink::cuda {
 template <typename T>
 const Kernels* Table();
 
-// What matrix products lack on this machine, where it was looked for and how to
-// mend that; empty when nothing is. To be asked before anything is computed,
-// which ends the process where it is not there.
+// If a library for matrix products is missing: its name, where it was looked
+// for and how to fix that; else empty. Call it before any computation, which
+// ends the process if the library is missing.
 std::string MissingLibrary();
-// Opens what attention in bf16 calls, which else its first call does. Empty, or
-// why there is none and our own kernels, which are slower, do it.
+// Opens the library for attention in bf16, which its first call would do
+// otherwise. Returns an empty string, or why there is none; our own kernels,
+// which are slower, then do the work.
 std::string OpenAttention(Stream&);
 
 DELINK_KERNELS(DELINK_DECLARE_KERNEL)
 DELINK_SCRATCH_BYTES(DELINK_DECLARE_SCRATCH)
 
-// Our own, for what cuBLASLt does not take.
+// Our own product, for calls that cuBLASLt does not take.
 template <typename T>
 void TiledMatmul(Stream&, const MatmulArgs&);
 

@@ -1,14 +1,14 @@
-// Dropout: y = keep ? x / (1 - rate) : 0, by the words of Philox
-// (framework/base/rng.h) that the CPU uses.
+// Dropout: y = keep ? x / (1 - rate) : 0, with the same words of Philox
+// (framework/base/rng.h) as on the CPU.
 //
-// A sample's elements lie together in memory and in the generator's counters.
-// They are taken in groups of a pack, the first of which may begin before the
-// sample, so that every group starts at a whole counter. A block has
-// kDropoutGroups groups a thread of one sample, whose key one thread derives.
-// Any shape; rows that are whole packs from aligned addresses go by 16 bytes.
+// A sample's elements are contiguous in memory and in the generator's counters.
+// They are processed in groups of a pack. The first group may begin before the
+// sample, so that every group starts at a whole counter. A block has groups of
+// one sample, kDropoutGroups a thread; one thread derives the sample's key. Any
+// shape works; rows of whole packs at aligned addresses are read by 16 bytes.
 //
-// Where tokens' places need not follow each other, or a call has some tokens or
-// columns alone, a token is what a sample is above, and a block has several.
+// If tokens' places need not be consecutive, or a call has only some tokens or
+// columns, the same is done for each token, and a block has several tokens.
 #pragma once
 
 #include "framework/base/rng.h"
@@ -18,19 +18,19 @@
 namespace delink::cuda {
 
 inline constexpr int kDropoutThreads = 256;  // at most
-inline constexpr int kDropoutGroups = 4;     // of a thread, loaded together
+inline constexpr int kDropoutGroups = 4;     // a thread loads together
 
 struct DropoutPlan {
   int64_t size;        // elements of a sample
   int64_t skip;        // elements of the first group before the sample
   uint64_t counter;    // of the first group
   unsigned blocks;     // of a sample
-  uint32_t threshold;  // what the upper 24 bits of a kept element's word reach
+  uint32_t threshold;  // least upper 24 bits of the word of a kept element
   float scale;
 };
 
-// The kept elements of a group, scaled. A mask, not a product: what is dropped
-// is 0, even if it was not finite.
+// Scales the kept elements of a group. Dropped elements become 0 even if they
+// were not finite, since this is a mask, not a product.
 template <typename T>
 __device__ Pack<T> DropSome(const Pack<T>& x, RngKey key, uint64_t counter,
                             const DropoutPlan& plan) {
@@ -108,7 +108,7 @@ __global__ void __launch_bounds__(kDropoutThreads)
   }
 }
 
-// A block's threads in y have a token each, those in x all its groups.
+// Each y index of a block has one token; the threads along x have its groups.
 template <typename T, bool kPacked>
 __global__ void __launch_bounds__(kDropoutThreads)
     DropoutRowsKernel(DropoutArgs s, DropoutPlan plan, int64_t rows) {

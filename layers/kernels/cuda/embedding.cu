@@ -6,14 +6,14 @@ namespace {
 
 int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// `threads`, enough of them in x for `groups` of columns.
+// A block of `threads`, with enough along x for `groups` of columns.
 dim3 Block(int64_t groups, int threads) {
   int x = 1;
   while (x < threads && x < groups) x *= 2;
   return dim3(static_cast<unsigned>(x), static_cast<unsigned>(threads / x));
 }
 
-// A block's threads in y have a row each, those in x all its columns.
+// Each y index of a block has a row; the threads along x share its columns.
 struct RowGrid {
   dim3 grid, block;
 };
@@ -22,8 +22,8 @@ RowGrid ShapeRowGrid(int64_t rows, int64_t groups) {
   return {dim3(static_cast<unsigned>(CeilDiv(rows, block.y))), block};
 }
 
-// Of a tile, at least. Few, so that there are many tiles, unless their partial
-// sums would not fit the scratch memory.
+// The least rows of a tile. Few, so that there are many tiles; tiles are larger
+// if their partial sums would not fit the scratch memory.
 constexpr int64_t kTileRows = 32;
 constexpr int64_t PartialBytes(int64_t D) {
   return 2 * D * int64_t{sizeof(float)};
@@ -38,7 +38,7 @@ void SumRuns(Stream& stream, RunSums s) {
   if (s.tiles > 1) Launch(JoinTiles<P, kSize>, grid, block, 0, stream, s);
 }
 
-// Into a gradient of P.
+// For a gradient of type P.
 template <typename T, typename P>
 void SumTokens(Stream& stream, const EmbeddingBackwardWeightArgs& s) {
   if (s.V * s.D == 0) return;

@@ -1,16 +1,16 @@
-// Embedding: rows of a vocabulary and of positions gathered, and their
+// Embedding: gathers rows of a vocabulary and of positions, and computes their
 // gradients.
 //
-// All kernels: P is the type of a gradient, float or T; a thread has kSize
-// neighbouring columns, one or those of 16 bytes; threads in x share a row,
-// threads in y have rows of their own.
+// In all kernels P is the type of a gradient, float or T. A thread has kSize
+// neighbouring columns: one, or 16 bytes of them. Threads along x share a row,
+// threads along y have different rows.
 //
-// The gradient of the vocabulary sums runs of a list sorted by token
-// (token_sort.h). A tile of the list is a row of threads here, however often a
-// token occurs. A run inside a tile goes to its row of the gradient. What a
-// tile has of a run that crosses its ends is a partial sum, of which it has at
-// most two: one of a run that came in, one of a run that began here and goes
-// on. Where a run began its partial sums are added up, in order.
+// The gradient of the vocabulary sums runs of equal tokens in a list sorted by
+// token (token_sort.h). A row of threads has one tile of the list, for any
+// lengths of runs. If a run is inside a tile, its sum goes to its row of the
+// gradient. If it crosses the tile's ends, the tile stores a partial sum. There
+// are at most two: for a run that began in an earlier tile, and for a run that
+// begins here and continues. JoinTiles adds a run's partial sums in order.
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,8 @@ namespace delink::cuda {
 inline constexpr int kGatherThreads = 256;
 inline constexpr int kRunThreads = 128;
 inline constexpr int kRowsAhead = 4;  // loaded together
-// Of SumSamples, on a multiprocessor: without it ptxas aims at more, and
-// spills.
+// Blocks of SumSamples on a multiprocessor. Without this, ptxas tries to fit
+// more and spills registers.
 inline constexpr int kSampleBlocks = 4;
 
 template <typename T, int kSize>
@@ -61,22 +61,22 @@ __global__ void __launch_bounds__(kGatherThreads)
 
 struct RunSums {
   int64_t n, D;
-  int64_t rows;  // of the list in a tile
+  int64_t rows;  // of the list, in a tile
   int64_t tiles;
   const Occurrence* sorted;  // [n]
   const void* dy;            // [n, D] by position
   void* dw;                  // [V, D] P
-  float* partial;            // [tiles, 2, D]: came in, goes on
+  float* partial;            // [tiles, 2, D]: run from before, run that goes on
   int64_t V;                 // rows of dw; no token's sum goes to row V
   bool accumulate;
 
-  // Whether list[i] and the one before are of one run.
+  // Whether sorted[i] and sorted[i - 1] are in the same run.
   __device__ bool Continues(int64_t i) const {
     return i > 0 && i < n && sorted[i].token == sorted[i - 1].token;
   }
 };
 
-// One tile, some of its columns.
+// Sums one tile, for some of its columns.
 template <typename T, typename P, int kSize>
 __global__ void __launch_bounds__(kRunThreads) SumTiles(RunSums s) {
   const int64_t tile = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kRunThreads) SumTiles(RunSums s) {
     Pack<T, kSize> rows[kRowsAhead];
 #pragma unroll
     for (int j = 0; j < kRowsAhead; ++j) {
-      // Past the end the last one again: loads without branches.
+      // Past the end it loads the last one again, to avoid branches.
       next[j] = s.sorted[std::min(i + j, end - 1)];
     }
 #pragma unroll
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kRunThreads) SumTiles(RunSums s) {
   store(true);
 }
 
-// The run that begins in a tile and goes on, if there is one.
+// Sums the run that begins in a tile and continues in the next, if any.
 template <typename P, int kSize>
 __global__ void __launch_bounds__(kRunThreads) JoinTiles(RunSums s) {
   const int64_t tile = int64_t{blockIdx.y} * blockDim.y + threadIdx.y;
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kRunThreads) JoinTiles(RunSums s) {
   StoreGradient(static_cast<P*>(s.dw) + token * s.D + d, sum, s.accumulate);
 }
 
-// Rows of positions: each the sum over samples, in order.
+// Gradient of the position table: each row is the sum over samples, in order.
 template <typename T, typename P, int kSize>
 __global__ void __launch_bounds__(kGatherThreads, kSampleBlocks)
     SumSamples(EmbeddingBackwardPositionArgs s) {

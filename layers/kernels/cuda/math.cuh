@@ -1,7 +1,7 @@
-// Elementary functions as the hardware makes them. In bf16 an elementwise
-// kernel has time for some 24 instructions an element until memory waits for
-// it, and the accurate ones of the library would not fit. Not-a-number goes
-// through; so do infinities, as arithmetic has them.
+// Elementary functions with hardware instructions. In bf16 an elementwise
+// kernel has time for some 24 instructions an element before memory waits for
+// it, and the library's accurate functions would take more. NaN stays NaN, and
+// infinities follow the rules of arithmetic.
 #pragma once
 
 #include "framework/device/cuda/launch.cuh"

@@ -1,11 +1,11 @@
-// C = op(A) op(B) [+ C] [+ bias], for what cuBLASLt does not take: no columns
-// to sum over, or rows that start anywhere. Plain and correct; some percent of
-// the device's speed.
+// C = op(A) op(B) [+ C] [+ bias], for products that cuBLASLt does not take: k
+// is 0, or rows are not aligned. Simple and correct, with some percent of the
+// device's speed.
 //
-// A block of 16 x 16 threads makes 64 x 64 elements of C from tiles of A and B
-// in shared memory, 16 columns of the sum at a time; a thread makes 4 x 4 of
-// them, 16 apart, so that neighbours read neighbouring banks. Blocks: x over
-// the rows of C, y over its columns. Sums are f32, in the order of k.
+// A block of 16 x 16 threads computes 64 x 64 elements of C from tiles of A and
+// B in shared memory, for 16 values of k at a time. A thread computes 4 x 4 of
+// them, 16 apart, so that neighbours read neighbouring banks. Blocks along x
+// have the rows of C, along y its columns. Sums are f32, in the order of k.
 #pragma once
 
 #include "framework/device/cuda/vector.cuh"
@@ -13,7 +13,7 @@
 
 namespace delink::cuda {
 
-inline constexpr int kMatmulTile = 64;  // rows, and columns, of a block
+inline constexpr int kMatmulTile = 64;  // rows and columns of a block
 inline constexpr int kMatmulDepth = 16;
 inline constexpr int kMatmulSide = 16;  // threads each way
 inline constexpr int kMatmulEach = kMatmulTile / kMatmulSide;
@@ -36,7 +36,7 @@ __device__ void LoadMatmulTile(float (*tile)[kMatmulTile + 1], const T* from,
   }
 }
 
-// C is of type P where it is the gradient of a parameter, else of type T.
+// C is of type P if it is the gradient of a parameter, else of type T.
 template <typename T, typename P>
 __global__ void __launch_bounds__(kMatmulThreads)
     TiledMatmulKernel(MatmulArgs s) {
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kMatmulThreads)
   const int x = static_cast<int>(threadIdx.x) % kMatmulSide;
   float sum[kMatmulEach][kMatmulEach] = {};
   for (int64_t depth = 0; depth < s.k; depth += kMatmulDepth) {
-    // Of B it is the columns that are C's, so it is the other way round.
+    // C's columns are B's columns, so the transposition is the other way round.
     LoadMatmulTile(a, static_cast<const T*>(s.a), s.lda, s.transpose_a, row,
                    depth, s.m, s.k);
     LoadMatmulTile(b, static_cast<const T*>(s.b), s.ldb, !s.transpose_b, column,

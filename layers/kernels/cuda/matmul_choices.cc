@@ -65,7 +65,7 @@ bool ReadHexadecimal(const std::string& text, std::array<uint64_t, 8>* words) {
   return true;
 }
 
-// Throws what the JSON library throws.
+// Lets the JSON library's exceptions pass.
 std::optional<std::map<std::string, MatmulChoice>> Parse(
     const std::string& text, const MatmulChoices::Origin& origin) {
   const Json json = ParseOrderedJson(text);
@@ -163,7 +163,7 @@ MatmulChoice MatmulChoices::Keep(const std::string& problem,
   return it->second;
 }
 
-// What the file has goes before what is here.
+// The file's choices take precedence over those in memory.
 void MatmulChoices::Read() {
   if (path_.empty() || !PathExists(path_)) return;
   const absl::StatusOr<std::string> text = ReadFile(path_);

@@ -1,11 +1,12 @@
-// Which of a library's algorithms serves a matrix product, as timed once on
-// this device and kept in a file, so that a run is the same every time.
+// Chooses a library's algorithm for a matrix product. Algorithms are timed once
+// on this device, and the choice is kept in a file, so that a run is the same
+// every time.
 //
 // The file is JSON: format and format_version, the device's name, the library's
-// version, and of each product the algorithm (the library's own 64 bytes, in
-// hexadecimal), its seconds, and its place in the library's own order. A file
-// that is broken, or of another device or version, is not used, which is said,
-// and is written anew.
+// version, and for each product the algorithm (the library's own 64 bytes, in
+// hexadecimal), its seconds, and its place in the library's own order. If the
+// file is broken, or from another device or version, it is ignored with a
+// warning and rewritten.
 #pragma once
 
 #include <array>
@@ -20,10 +21,10 @@
 
 namespace delink::cuda {
 
-// What a library does beside the product itself (arguments.h).
+// Work that a library does together with the product (arguments.h).
 enum class Epilogue : uint8_t { kNone, kGelu, kGeluBackward, kBiasGrad };
 
-// All that an algorithm's being right and fast depends on.
+// Everything that makes an algorithm correct and fast for a product.
 struct MatmulProblem {
   int64_t m = 0, n = 0, k = 0;
   int64_t lda = 0, ldb = 0, ldc = 0;
@@ -31,17 +32,17 @@ struct MatmulProblem {
   DType c_dtype = DType::kF32;  // of C
   bool transpose_a = false, transpose_b = false;
   bool bias = false, accumulate = false;
-  // The largest power of two up to 256 that the address is a multiple of.
+  // The largest power of two up to 256 that divides the address.
   int align_a = 0, align_b = 0, align_c = 0, align_bias = 0;
   Epilogue epilogue = Epilogue::kNone;
-  int align_beside = 0;  // of what the epilogue reads or writes
+  int align_beside = 0;  // of the epilogue's operand
 
   // clang-tidy 14 takes the 0 of a defaulted comparison for a pointer.
   // NOLINTNEXTLINE(modernize-use-nullptr)
   friend auto operator<=>(const MatmulProblem&, const MatmulProblem&) = default;
 };
 
-// `beside`: what the epilogue reads or writes, `pre` or `db`; null without one.
+// `beside`: the epilogue's operand, `pre` or `db`; null without an epilogue.
 MatmulProblem ProblemOf(const MatmulArgs& args, DType dtype,
                         Epilogue epilogue = Epilogue::kNone,
                         const void* beside = nullptr);
@@ -58,9 +59,9 @@ struct MatmulChoice {
   friend bool operator==(const MatmulChoice&, const MatmulChoice&) = default;
 };
 
-// Calls `seconds` with 0 .. count - 1; nothing comes back from what does not
-// run. The fastest, but the library's order where another is not faster by more
-// than 2 %: such differences come and go. Nothing when none runs.
+// Calls `seconds` with 0 .. count - 1; it returns nothing for an algorithm that
+// does not run. Returns the fastest; a later one must be more than 2 % faster,
+// since smaller differences are noise. Empty if none runs.
 struct Fastest {
   int place = 0;
   double seconds = 0;
@@ -74,15 +75,15 @@ class MatmulChoices {
     std::string device;
     int64_t library = 0;  // version
   };
-  // Reads the file of this device and library in `folder` where there is one.
-  // With an empty folder nothing is read or written.
+  // Reads the file of this device and library in `folder`, if there is one. If
+  // `folder` is empty, nothing is read or written.
   MatmulChoices(const std::string& folder, Origin origin);
 
-  // Null when it was not chosen yet.
+  // Null if nothing was chosen yet.
   const MatmulChoice* Find(const std::string& problem) const;
-  // Keeps it, in the file too, beside what other processes have written there
-  // meanwhile: who was first is right, and what it chose is returned. A file
-  // that cannot be written is warned of once.
+  // Keeps the choice, also in the file, with those that other processes have
+  // written there meanwhile. If another process chose first, returns its
+  // choice. If the file cannot be written, warns once.
   MatmulChoice Keep(const std::string& problem, const MatmulChoice& choice);
 
   const std::string& path() const { return path_; }

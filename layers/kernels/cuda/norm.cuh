@@ -1,9 +1,9 @@
-// Layer norm and RMS norm of rows [D], forward and by the input (ref/norm.cc
-// has the formulas). A team of threads has a row (rows.cuh): what it reads of
-// it is read once and kept, so the variance is that of differences from the
-// mean, not a difference of sums. Forward can add a branch to the residual
-// stream on the way, backward what the stream's gradient has been so far: one
-// pass where an addition of its own would take three more.
+// Layer norm and RMS norm of rows [D], forward and gradient of the input
+// (ref/norm.cc has the formulas). A team of threads (rows.cuh) reads its row
+// once and keeps it, so the variance is computed from differences from the
+// mean, not as a difference of sums. Forward can also add a branch to the
+// residual stream, and backward can add the stream's gradient so far. This
+// saves a separate addition, with three more passes over memory.
 #pragma once
 
 #include "layers/kernels/cuda/math.cuh"
@@ -11,9 +11,9 @@
 
 namespace delink::cuda {
 
-// Blocks that fit a multiprocessor at the least, so that enough of what is read
-// is on its way. Two rows are kept in registers by backward, and by forward
-// where it adds.
+// The least number of blocks that must fit on a multiprocessor, so that enough
+// loads are in flight. Backward keeps two rows in registers, and so does
+// forward if it adds.
 template <typename Team>
 inline constexpr int kBackwardBlocks = Team::kThreads < kMaxRowThreads ? 2 : 1;
 template <typename Team, bool kAdds = false>
@@ -26,8 +26,8 @@ __device__ T* RowOrNull(T* rows, int64_t n, int D) {
   return rows != nullptr ? rows + n * D : nullptr;
 }
 
-// What is normalised is x, or, with kAdds, x + add, which goes to sum_of and
-// may be read again from there.
+// Normalises x, or, with kAdds, x + add, which it stores in sum_of and may read
+// again from there.
 template <typename Team, typename T, int kWidth, int kHeld, bool kAdds>
 __global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team, kAdds>)
     LayerNormForwardKernel(int team_size, int64_t N, int D, float eps,
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team, kAdds>)
                            T* __restrict__ y, float* __restrict__ mean,
                            float* __restrict__ rstd) {
   const Team team(team_size);
-  // An error of the mean is one of all differences from it: not FastDivide.
+  // Not FastDivide: an error of the mean would be in all differences from it.
   const float share = 1.0F / static_cast<float>(D);
   team.ForRows(N, [&](int64_t n, bool mine) {
     const Columns<kWidth, kHeld> columns(team, D, mine);
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(Team::kThreads, kForwardBlocks<Team, kAdds>)
   });
 }
 
-// dx may be dy or add: a thread writes what it alone has read.
+// dx may be dy or add: a thread writes only elements that it alone has read.
 template <typename Team, typename T, int kWidth, int kHeld>
 __global__ void __launch_bounds__(Team::kThreads, kBackwardBlocks<Team>)
     LayerNormBackwardInputKernel(int team_size, int64_t N, int D, const T* dy,
@@ -117,8 +117,8 @@ __global__ void __launch_bounds__(Team::kThreads, kBackwardBlocks<Team>)
 }
 
 // One row x [D] of an RMS norm, also of a head (qk_norm.cuh): writes y and
-// returns rstd. Nothing is read or written where !mine. `add` and `sum_of` as
-// for layer norm, null without.
+// returns rstd. If !mine, it reads and writes nothing. `add` and `sum_of` are
+// as for layer norm, or null.
 template <int kWidth, int kHeld, typename Team, typename T>
 __device__ float RmsForwardRow(const Team& team, int D, bool mine, float eps,
                                const T* x, const T* w, T* y,

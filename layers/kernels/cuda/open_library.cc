@@ -80,7 +80,7 @@ absl::StatusOr<SharedLibrary> OpenCudaLibrary(const std::string& name) {
 
 void OpenNvrtc() {
   const auto compiler = OpenCudaLibrary("libnvrtc.so.13");
-  // Where the system has found the compiler it finds these too.
+  // If the system has found the compiler, it finds these too.
   if (!compiler.ok() || compiler->folder().empty()) return;
   const std::filesystem::path folder = compiler->folder();
   std::error_code error;

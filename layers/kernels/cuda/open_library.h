@@ -14,16 +14,16 @@ namespace delink::cuda {
 
 class SharedLibrary {
  public:
-  // The first `name` ("libcublasLt.so.13") that one of the folders has; an
-  // empty folder stands for wherever the system looks. NotFound says why each
-  // place was of no use and ends in `mend`. The library stays open to the end
-  // of the process: it may have threads.
+  // Opens the first `name` ("libcublasLt.so.13") found in the folders; an empty
+  // folder stands for the system's search path. NotFound says why each place
+  // failed and ends in `mend`. The library stays open to the end of the
+  // process, since it may have threads.
   static absl::StatusOr<SharedLibrary> Open(
       const std::string& name, std::span<const std::string> folders,
       const std::string& mend);
 
-  // Sets *function, whose type the caller has from the library's own header.
-  // NotFound where the library has no such symbol.
+  // Sets *function, whose type is that in the library's own header. NotFound:
+  // the library has no such symbol.
   template <typename Function>
   absl::Status Find(const char* symbol, Function* function) const {
     void* address = nullptr;
@@ -33,7 +33,7 @@ class SharedLibrary {
   }
   // The folder that it was found in, as given.
   const std::string& folder() const { return folder_; }
-  // For dlsym, where others look for symbols.
+  // For code that looks for symbols by itself, with dlsym.
   void* handle() const { return handle_; }
 
  private:
@@ -45,21 +45,21 @@ class SharedLibrary {
   void* handle_;
 };
 
-// Where Delink keeps what can be made again,
-// ${XDG_CACHE_HOME:-~/.cache}/delink; empty where there is no home.
+// The folder for files that can be made again,
+// ${XDG_CACHE_HOME:-~/.cache}/delink; empty if there is no home.
 std::string CacheFolder();
 
-// Where libraries of CUDA are looked for: under $DELINK_CUDA_ROOT and
-// $CUDAToolkit_ROOT, where the system looks, and where tools/bootstrap.sh
-// --cuda puts them.
+// The folders in which to look for CUDA's libraries: those under
+// $DELINK_CUDA_ROOT and $CUDAToolkit_ROOT, the system's search path, and the
+// folder of tools/bootstrap.sh --cuda.
 std::vector<std::string> CudaLibraryFolders();
 
-// A library of CUDA 13, looked for there.
+// Opens a library of CUDA 13 from these folders.
 absl::StatusOr<SharedLibrary> OpenCudaLibrary(const std::string& name);
 
-// The compiler that cuDNN looks for by its bare name, and beside it what the
-// compiler looks for so: libnvrtc-builtins, whose name has its minor version.
-// Who needs what is not there will say so.
+// Opens the compiler that cuDNN looks for by its bare name, and
+// libnvrtc-builtins, which the compiler looks for likewise and whose name has
+// its minor version. Missing ones are no error here; their users report them.
 void OpenNvrtc();
 
 }  // namespace delink::cuda

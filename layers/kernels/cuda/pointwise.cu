@@ -6,7 +6,7 @@
 namespace delink::cuda {
 namespace {
 
-// Two inputs at most; those that F does not have are left out.
+// At most two inputs; F may have fewer.
 template <typename F, typename T>
 void Map(Stream& stream, int64_t count, const void* a, const void* b, void* y) {
   Inputs<T, F::kInputs> inputs;
@@ -14,7 +14,7 @@ void Map(Stream& stream, int64_t count, const void* a, const void* b, void* y) {
   if constexpr (F::kInputs == 2) inputs.x[1] = static_cast<const T*>(b);
   const bool aligned = CanPack<T>(a, 0) && CanPack<T>(b, 0) && CanPack<T>(y, 0);
   const int64_t packs = aligned ? count / Pack<T>::kSize : 0;
-  // Packs for each thread, or, where there are none, elements.
+  // Packs or, if there are none, elements.
   const int64_t work =
       aligned ? (count + Pack<T>::kSize - 1) / Pack<T>::kSize : count;
   const int64_t block = int64_t{kPointwiseThreads} * kUnroll;

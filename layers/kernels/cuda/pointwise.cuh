@@ -1,6 +1,6 @@
-// Functions of single elements: GELU and its derivative (ref/pointwise.cc has
-// the formulas), sums. A thread has kUnroll packs, a block's width apart, and
-// reads them all before it writes the first: an output may be an input.
+// Elementwise functions: GELU and its derivative (ref/pointwise.cc has the
+// formulas), sums. A thread has kUnroll packs, a block's width apart, and reads
+// them all before it writes the first, so an output may be an input.
 #pragma once
 
 #include "framework/device/cuda/floats.cuh"
@@ -30,7 +30,7 @@ struct TanhGeluBackward {
   static constexpr int kInputs = 2;
   __device__ float operator()(const float (&in)[2]) const {
     // Past +-10 the derivative is 0 or 1 in f32; nothing may overflow there.
-    // Comparisons, not fminf: they let not-a-number through.
+    // Comparisons, not fminf, since they keep NaN.
     float x = in[1];
     x = x > 10.0F ? 10.0F : x;
     x = x < -10.0F ? -10.0F : x;
@@ -69,7 +69,7 @@ struct Sum {
   }
 };
 
-// The inputs of a function, as many as it has.
+// The inputs of a function.
 template <typename T, int kInputs>
 struct Inputs {
   const T* x[kInputs];
@@ -116,8 +116,8 @@ __global__ void __launch_bounds__(kPointwiseThreads)
   }
 }
 
-// y (=|+=) x, rounded to bf16; a thread has kSize neighbours, 1 or 8 that are
-// aligned, or the last, which may be fewer.
+// y (=|+=) x, rounded to bf16. A thread has kSize neighbouring elements: 1, or
+// 8 that are aligned; the last thread may have fewer.
 template <int kSize>
 __global__ void __launch_bounds__(kPointwiseThreads)
     RoundGradientKernel(RoundGradientArgs s) {

@@ -1,6 +1,6 @@
-// RMS norm of the heads of a packed projection: of the H + 2 Hkv heads of a
-// token the last Hkv are copied. A team of lanes has a head, which is then a
-// row [Dh] of norm.cuh; neighbouring teams have neighbouring heads.
+// RMS norm of the heads of a packed projection. A token has H + 2 Hkv heads, of
+// which the last Hkv are copied. A team of lanes has a head, which is a row
+// [Dh] of norm.cuh; neighbouring teams have neighbouring heads.
 #pragma once
 
 #include "framework/device/cuda/divisor.cuh"
@@ -8,7 +8,7 @@
 
 namespace delink::cuda {
 
-// Which head of which token `row` is, of N (H + 2 Hkv) in all.
+// The head and token of `row`, one of N (H + 2 Hkv).
 struct HeadOf {
   int64_t n, h;
 

@@ -8,8 +8,8 @@ namespace {
 
 template <typename T, int kWidth>
 void Turn(Stream& stream, const RotaryArgs& s) {
-  // Samples share the sines of a position, but not at the price of
-  // multiprocessors without work.
+  // Samples share the sines of a position, as long as all multiprocessors have
+  // work.
   const int64_t wanted = int64_t{8} * InfoOf(stream).multiprocessors;
   const int64_t blocks_each =
       s.positions != nullptr

@@ -1,7 +1,7 @@
 // Rotary positions (ref/rotary.cc has the formulas). A block has one position
-// of some samples: it makes the sines and cosines once, in shared memory, then
-// turns all heads. They are of f32, from angles reduced in double: positions of
-// long contexts stay exact, and no table is read.
+// of some samples. It computes the sines and cosines once, in shared memory,
+// and then rotates all heads. These are f32, from angles reduced in double, so
+// positions of long contexts stay exact, and no table is read.
 #pragma once
 
 #include "framework/device/cuda/divisor.cuh"
@@ -16,8 +16,8 @@ struct SinCos {
   float sin, cos;
 };
 
-// Of angle >= 0. A whole multiple of pi/2 is subtracted, which is given as a
-// double and the rest; polynomials: Moshier's Cephes, sinf and cosf. (The
+// For angle >= 0. Subtracts a whole multiple of pi/2, which is the sum of two
+// doubles. The polynomials are those of Moshier's Cephes, sinf and cosf. (The
 // library's sincosf keeps a table in local memory for large angles.)
 __device__ inline SinCos SinCosOf(double angle) {
   const double n = rint(angle * 0.63661977236758134308);
@@ -48,8 +48,8 @@ struct RotaryShape {
   Divisor by_head;   // pairs / kWidth
 };
 
-// Grid [T * ceil(B / samples_each)]. A thread turns kWidth pairs at a time: of
-// halves a pack of each, of neighbours two packs in a row.
+// Grid [T * ceil(B / samples_each)]. A thread rotates kWidth pairs at a time:
+// with kHalves one pack of each half, else two consecutive packs.
 template <typename T, int kWidth, bool kHalves>
 __global__ void __launch_bounds__(kRotaryThreads)
     RotaryKernel(RotaryShape s, const __grid_constant__ RotaryAngles angles,

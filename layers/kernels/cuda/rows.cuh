@@ -1,10 +1,10 @@
-// Rows [D] that threads share, and what the launch of such a kernel looks like.
+// Rows [D] that several threads share, and the launch of such kernels.
 //
-// A team of threads has one row: a power of two of neighbouring lanes of a warp
-// where the row is short, else the whole block. Thread i of it has the packs i,
-// i + size, ... of the row. Of a row that can be read by 16 bytes it keeps them
-// in registers, at most kHeld, so that memory is read once however often the
-// kernel looks at the row; other rows (kHeld = 0) are read again, from a cache.
+// A team of threads has one row. If the row is short, a team is a power of two
+// of neighbouring lanes of a warp, else the whole block. Its thread i has the
+// packs i, i + size, ... of the row. If the row can be read by 16 bytes, the
+// thread keeps its packs, at most kHeld, in registers, so that it reads memory
+// only once. Other rows (kHeld = 0) are read again, from a cache.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace delink::cuda {
 
-inline constexpr int kRowThreads = 256;      // a block of lane teams
-inline constexpr int kMaxRowThreads = 1024;  // a block that is a team
+inline constexpr int kRowThreads = 256;      // in a block of lane teams
+inline constexpr int kMaxRowThreads = 1024;  // in a block that is one team
 
 // `size` lanes, a power of two up to 32.
 class LaneTeam {
@@ -26,7 +26,7 @@ class LaneTeam {
   __device__ int index() const {
     return static_cast<int>(threadIdx.x) & (size_ - 1);
   }
-  // Every thread of every team of the warp calls; a team gets its own sum.
+  // Every thread of the warp must call it; a team gets its own sum.
   __device__ float Sum(float value) const {
     for (int lane = size_ / 2; lane > 0; lane /= 2) {
       value += __shfl_xor_sync(kFullWarp, value, lane);
@@ -34,8 +34,8 @@ class LaneTeam {
     return value;
   }
   // Calls body(row, mine) for the team's share of rows [0, N). All teams of a
-  // warp make the same number of calls, since they sum together: `mine` is
-  // false where there is no row left for this one.
+  // warp make the same number of calls, since they sum together. `mine` is
+  // false if this team has no row left.
   template <typename Body>
   __device__ void ForRows(int64_t N, Body body) const {
     const int teams = static_cast<int>(blockDim.x) / size_;
@@ -66,11 +66,11 @@ class BlockTeam {
   }
 };
 
-// Which columns of a row a thread has.
+// The columns of a row that a thread has.
 template <int kWidth, int kHeld>
 class Columns {
  public:
-  // Of none when !mine.
+  // If !mine, the thread has no columns.
   template <typename Team>
   __device__ Columns(const Team& team, int D, bool mine)
       : first_(team.index() * kWidth),
@@ -95,7 +95,7 @@ class Columns {
   int first_, step_, end_;
 };
 
-// A row of an input, loaded where it is constructed, or when asked for.
+// A row of an input, loaded by the constructor (kHeld > 0) or when it is read.
 template <typename T, int kWidth, int kHeld>
 class Row {
  public:
@@ -106,13 +106,13 @@ class Row {
           [&](int k, int d) { packs_[k] = LoadPack<T, kWidth>(row + d); });
     }
   }
-  // The row x + add, rounded to T, which also goes to `sum`; with a null `add`
-  // that of x.
+  // The row x + add, rounded to T and stored in `sum`. If `add` is null, the
+  // row x.
   __device__ Row(const T* x, const T* add, T* sum,
                  const Columns<kWidth, kHeld>& columns)
       : Row(x, columns) {
     if (add == nullptr) return;
-    // All of it is on its way before the first is stored.
+    // All loads are issued before the first store.
     const Row terms(add, columns);
     columns.ForEach([&](int k, int d) {
       const auto a = At(k, d), b = terms.At(k, d);
@@ -134,8 +134,8 @@ class Row {
   Pack<T, kWidth> packs_[kHeld > 0 ? kHeld : 1];
 };
 
-// On the host: whether rows of D elements T of all operands can be read by
-// packs. Null is no obstacle.
+// On the host: whether rows of D elements T of all operands can be read in
+// packs. Null operands are ignored.
 template <typename T, typename... Operands>
 bool CanPackAll(int64_t D, const Operands*... operands) {
   return (CanPack<T>(operands, D) && ...);
@@ -148,16 +148,16 @@ struct RowLaunch {
   dim3 grid, block;
 };
 
-inline constexpr int kBlocksEach = 32;  // of a multiprocessor, at most
+inline constexpr int kBlocksEach = 32;  // most blocks for each multiprocessor
 
-// `packed`: every row of every operand can be read by packs, of which a lane of
-// a team keeps up to kLaneHeld and a thread of a block up to kBlockHeld.
+// `packed`: every row of every operand can be read in packs. A lane of a team
+// keeps up to kLaneHeld of them, and a thread of a block up to kBlockHeld.
 template <typename T, int kLaneHeld, int kBlockHeld>
 RowLaunch ShapeRows(int64_t N, int64_t D, bool packed, int multiprocessors) {
   constexpr int64_t kSize = Pack<T>::kSize;
   RowLaunch launch = {};
   launch.packed = packed && D <= kMaxRowThreads * kBlockHeld * kSize;
-  // Rows that are read again and again are a block's when they are this long.
+  // Rows that are not kept get a whole block if a lane had more elements.
   constexpr int64_t kEach = 8;
   launch.block_team = D > kWarp * (launch.packed ? kSize * kLaneHeld : kEach);
   if (launch.block_team) {
@@ -167,7 +167,7 @@ RowLaunch ShapeRows(int64_t N, int64_t D, bool packed, int multiprocessors) {
         static_cast<int>(std::min<int64_t>(warps * kWarp, kMaxRowThreads));
     launch.block = dim3(launch.team_size);
   } else {
-    // Wider than it must be, where a team then reads its row at one stroke.
+    // Wider than necessary if a team then reads its row at once.
     const int64_t width = launch.packed ? kSize : 1;
     launch.team_size = 1;
     while (launch.team_size < kWarp && launch.team_size * width < D) {

@@ -1,6 +1,6 @@
-// SwiGLU (ref/swiglu.cc has the formulas). A thread has a pack of a row's
-// gates and the same of its ups, F elements further on; there are N F / kWidth
-// packs of either.
+// SwiGLU (ref/swiglu.cc has the formulas). A thread has a pack of a row's gates
+// and the matching pack of its ups, F elements after it. There are N F / kWidth
+// packs of each.
 #pragma once
 
 #include "framework/device/cuda/divisor.cuh"
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kSwiGluThreads)
   }
 }
 
-// dx may be x: a thread writes what it alone has read.
+// dx may be x: a thread writes only elements that it alone has read.
 template <typename T, int kWidth>
 __global__ void __launch_bounds__(kSwiGluThreads)
     SwiGluBackwardKernel(int64_t packs, int64_t F, Divisor by_row,

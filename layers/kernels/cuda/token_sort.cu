@@ -6,7 +6,7 @@
 namespace delink::cuda {
 namespace {
 
-// Long enough to make counts fewer than tokens, and not too many of them.
+// Bounds of segments: fewer counts than tokens, and not too many counts.
 constexpr int64_t kMinSegment = 256;
 constexpr int64_t kMaxSegments = 512;
 

@@ -1,8 +1,8 @@
-// A stable radix sort, a byte of the ids at a time, the lowest first. The list
-// is cut into segments, and each warp has one, so that nothing depends on the
-// order in which warps run: a pass counts each segment's digits, adds up the
-// counts before each segment, and then every warp knows where its occurrences
-// go.
+// A stable radix sort by one byte of the ids at a time, the lowest first. The
+// list is cut into segments, one for each warp. A pass counts each segment's
+// digits and adds up the counts of the segments before it; then every warp
+// knows where its occurrences go. So the result does not depend on the order in
+// which warps run.
 #pragma once
 
 #include <algorithm>
@@ -14,12 +14,12 @@ namespace delink::cuda {
 
 inline constexpr int kDigitBits = 8;
 inline constexpr int kDigits = 1 << kDigitBits;
-inline constexpr int kSortWarps = kDigits / kWarp;  // of a block
+inline constexpr int kSortWarps = kDigits / kWarp;  // in a block
 inline constexpr int kSortThreads = kSortWarps * kWarp;
 
 struct SortPass {
   int64_t n;
-  int64_t segment;  // elements of one
+  int64_t segment;  // elements of a segment
   int64_t segments;
   int shift;               // of the digit
   int32_t first_token;     // TokenIds::first
@@ -122,8 +122,8 @@ __device__ inline void StartsOfDigits(const uint32_t* totals,
   __syncthreads();
 }
 
-// A warp a segment, 32 occurrences at a time, in order: `next` is where its
-// next occurrence of each digit goes.
+// A warp moves a segment, 32 occurrences at a time, in order. `next` is where
+// its next occurrence of each digit goes.
 __global__ void __launch_bounds__(kSortThreads) MoveToDigits(SortPass s) {
   __shared__ uint32_t starts[kDigits];
   __shared__ uint32_t shared[kSortWarps][kDigits];

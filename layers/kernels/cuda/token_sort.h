@@ -10,26 +10,27 @@ class Stream;
 
 namespace cuda {
 
-// Where a token stands.
+// A token and its position.
 struct alignas(8) Occurrence {
   int32_t token;
   int32_t position;
 };
 
-// As many tokens as one call sorts.
+// The most tokens that one call sorts.
 inline constexpr int64_t kMaxSorted = int64_t{1} << 19;
-// What it needs for n of them: memory at a multiple of 16 bytes.
+// Bytes of memory that it needs for n tokens, at a multiple of 16 bytes.
 int64_t TokenSortBytes(int64_t n);
 
-// Ids of a vocabulary, of which [first, first + V) are told apart: each is
-// sorted as if it were less by `first`, and all others as V.
+// Ids of a vocabulary. Those in [first, first + V) are sorted as id - first,
+// all others as V.
 struct TokenIds {
   int64_t first, V;
   bool others;  // whether there are any
 };
 
-// The n occurrences of tokens [n] by token, those of one token by position: in
-// `memory`, of TokenSortBytes(n), when the stream is there.
+// Sorts the n occurrences of tokens [n] by token, and those of one token by
+// position. The result is in `memory`, which has TokenSortBytes(n) bytes, once
+// the stream has run the sort.
 const Occurrence* SortTokens(Stream& stream, const int32_t* tokens, int64_t n,
                              const TokenIds& ids, void* memory);
 

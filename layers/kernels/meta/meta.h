@@ -9,7 +9,7 @@ namespace delink::meta {
 template <typename Args>
 void Nothing(Stream&, const Args&) {}
 
-// Answers scratch queries as `imitated` does.
+// Scratch sizes are those of `imitated`.
 Kernels Table(const Kernels& imitated);
 
 }  // namespace delink::meta

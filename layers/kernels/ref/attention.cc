@@ -1,4 +1,4 @@
-// Attention as its formula, a query at a time. With p = exp(scale q.k - lse):
+// Attention by its formula, one query at a time. With p = exp(scale q.k - lse):
 //   dv += p do,  ds = p (do.v - delta),  dq += scale ds k,  dk += scale ds q
 // where delta = o.do.
 #include <algorithm>

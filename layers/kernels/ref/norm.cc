@@ -10,7 +10,7 @@
 namespace delink::ref {
 namespace {
 
-// What is normalised: x, or x + add, which goes to `sum`.
+// The number to normalise: x, or x + add, which is stored in `sum`.
 template <typename T, typename Args>
 const T* Summed(Stream& stream, const Args& s) {
   if (s.add == nullptr) return static_cast<const T*>(s.x);
@@ -18,7 +18,7 @@ const T* Summed(Stream& stream, const Args& s) {
   return static_cast<const T*>(s.sum);
 }
 
-// What is added to the gradient: zero without `add`.
+// The number to add to the gradient: zero without `add`.
 template <typename T, typename Args>
 double Added(const Args& s, int64_t i) {
   return s.add != nullptr ? double{static_cast<const T*>(s.add)[i]} : 0.0;

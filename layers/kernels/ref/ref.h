@@ -1,6 +1,6 @@
 // The specification: every kernel as plain loops, one thread, arithmetic and
-// sums in double, rounded once when stored. Tests hold the fast kernels against
-// it; its table on double also serves gradient checks of whole models.
+// sums in double, rounded once when stored. Tests compare the fast kernels with
+// it; its table for double also serves gradient checks of whole models.
 #pragma once
 
 #include "framework/tensor/bfloat16.h"

@@ -46,7 +46,7 @@ void KernelCalls::Clear() {
 
 class TimedStream final : public Stream {
  public:
-  // `device`: null where the clock tells how long a call takes.
+  // `device`: null if the host's clock can time a call.
   TimedStream(std::unique_ptr<Stream> stream, KernelCalls& calls,
               Device* device)
       : stream_(std::move(stream)), calls_(calls), device_(device) {}
@@ -61,7 +61,7 @@ class TimedStream final : public Stream {
   absl::Status Prepare() override { return stream_->Prepare(); }
   Stream& underlying() override { return *stream_; }
 
-  // Notes a call, which `run` makes on the stream it is given.
+  // Records a call, which `run` makes on the stream that it is given.
   template <typename Run>
   void Note(const Work& work, Run run) {
     if (device_ == nullptr) {
@@ -162,7 +162,7 @@ class TimedDevice final : public Device {
 
 namespace {
 
-// Notes the calls of a device's table of `kType`.
+// Records the calls of a device's table of `kType`.
 template <DeviceKind kDevice, DType kType>
 struct Noted {
   template <auto kEntry, typename Args>

@@ -1,11 +1,11 @@
-// A device that notes when each of its kernels began and ended, and what there
-// was to do: for `delink bench`, which runs real steps on it. The kernels are
-// those of the device it is made of, so a step has the same bits.
+// A device that records when each of its kernels began and ended, and the work
+// of the call. `delink bench` runs real steps on it. The kernels are those of
+// the wrapped device, so a step has the same bits.
 //
-// On the CPU it reads the clock twice a call, some tens of nanoseconds; on CUDA
-// two events stand around each call in its stream, which take the device about
-// a microsecond. Zeroing memory (Device::FillZero) is noted as the kernel
-// "fill_zero".
+// On the CPU it reads the clock twice a call, some tens of nanoseconds. On CUDA
+// it records two events around each call in its stream, which costs the device
+// about a microsecond. Zeroing memory (Device::FillZero) is recorded as the
+// kernel "fill_zero".
 #pragma once
 
 #include <chrono>
@@ -22,21 +22,22 @@ namespace delink {
 
 struct KernelCall {
   Work work;
-  // As the host saw it: on an asynchronous device, when it was enqueued.
+  // On the host. On an asynchronous device: when the call was enqueued.
   std::chrono::steady_clock::time_point begin, end;
-  double seconds = 0;  // that it took; of an asynchronous device after Settle
+  double seconds = 0;  // duration; on an asynchronous device set by Settle
 };
 
-// Where the host stood, on a device that does not wait for it.
+// A point in the host's program, on an asynchronous device.
 struct KernelMark {
   std::chrono::steady_clock::time_point at;
-  double seconds = 0;  // that the device took from here to the next mark
+  double seconds = 0;  // device time from here to the next mark
 };
 
-// Added to by any thread; read when none is at work.
+// Any thread may add; read it only when no kernel runs.
 class KernelCalls {
  public:
-  // When none is at work: in the order in which they ended, or were enqueued.
+  // In the order in which calls ended, or were enqueued on an asynchronous
+  // device.
   const std::vector<KernelCall>& calls() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return calls_;
   }
@@ -44,8 +45,8 @@ class KernelCalls {
     return marks_;
   }
 
-  // Notes that the host is here: in the stream that called a kernel last, if
-  // any. Nothing on a synchronous device, where the clock says all.
+  // Adds a mark to the stream that called a kernel last, if any. Does nothing
+  // on a synchronous device, where the clock is enough.
   void Mark();
   // Waits for the device and sets the seconds of calls and marks.
   void Settle();
@@ -76,7 +77,7 @@ class KernelCalls {
   Mutex mutex_;
   std::vector<KernelCall> calls_ ABSL_GUARDED_BY(mutex_);
   std::vector<KernelMark> marks_ ABSL_GUARDED_BY(mutex_);
-  // Of an asynchronous device, for each call and for each mark.
+  // For an asynchronous device: one interval a call, one event a mark.
   Device* device_ ABSL_GUARDED_BY(mutex_) = nullptr;
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::vector<Interval> intervals_ ABSL_GUARDED_BY(mutex_);
@@ -88,8 +89,8 @@ std::unique_ptr<Device> NewTimedDevice(std::unique_ptr<Device> device,
                                        KernelCalls& calls);
 
 namespace timed {
-// For streams of a timed device of the kind `device` only. Null where the
-// device that it is made of has no table.
+// Only for streams of a timed device of the kind `device`. Null if the wrapped
+// device has no table.
 const Kernels* Table(DeviceKind device, DType dtype);
 }  // namespace timed
 

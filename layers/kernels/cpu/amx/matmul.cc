@@ -1,6 +1,6 @@
-// Matrix products of bf16 by AMX: a step is 32 of k, a panel two tiles of rows
-// or columns, and four tiles of C stay in registers while k runs. Nothing but
-// the step, which counts from k = 0, decides in which order numbers are added.
+// bf16 matrix products with AMX. A step is 32 values of k, a panel two tiles of
+// rows or columns, and four tiles of C stay in registers for all k. Only the
+// steps, which are counted from k = 0, determine the order of additions.
 #include "framework/tensor/bfloat16.h"
 #include "layers/kernels/cpu/amx/tiles.h"
 #include "layers/kernels/cpu/simd/blocks.h"
@@ -14,7 +14,7 @@ constexpr int64_t kTile = 16;            // rows, and 32-bit words of a row
 constexpr int64_t kTileBytes = 64;       // of a row
 constexpr int64_t kTileWords = 16 * 16;  // of all
 
-// A word is two bf16 that follow each other in k.
+// A word is two bf16, consecutive in k.
 typedef uint32_t Words __attribute__((vector_size(kTileBytes)));
 typedef uint16_t Halves __attribute__((vector_size(kTileBytes / 2)));
 
@@ -61,7 +61,7 @@ struct AmxTiles {
   using Element = uint16_t;
   static constexpr int64_t kRows = 2 * kTile;
   static constexpr int64_t kColumns = 2 * kTile;
-  // B is copied once for so many rows, and a panel of it fits the first cache.
+  // B is copied once for this many rows, and a panel of it fits the L1 cache.
   static constexpr int64_t kBlockRows = 1024;
   static constexpr int64_t kStep = 2 * kTile;
   static constexpr int64_t kSlice = 512;

@@ -1,6 +1,6 @@
-// AMX's tiles, by the processor or, with DELINK_EMULATED_TILES, by a model of
-// them after Intel's manual (TDPBF16PS), for processors that have none. Tiles
-// are named by digits, as instructions name them:
+// AMX's tiles. They are the processor's or, with DELINK_EMULATED_TILES, a model
+// of them after Intel's manual (TDPBF16PS), for processors without AMX. Tiles
+// are named by digits, as in instructions:
 //   DELINK_TILE_ZERO(t)              all 0
 //   DELINK_TILE_LOAD(t, p, stride)   16 rows of 64 bytes, `stride` bytes apart
 //   DELINK_TILE_STORE(t, p, stride)
@@ -20,7 +20,8 @@
 #define DELINK_TILE_LOAD(t, p, stride) _tile_loadd(t, p, stride)
 #define DELINK_TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
 #define DELINK_TILE_MULTIPLY(c, a, b) _tile_dpbf16ps(c, a, b)
-// The compiler does not know which memory tiles are loaded from and stored to.
+// Needed because the compiler does not know the memory that tile loads and
+// stores access.
 #define DELINK_TILE_FENCE() asm volatile("" ::: "memory")
 #else
 #define DELINK_TILE_ZERO(t) std::memset(&t_tiles[t], 0, sizeof(Tile))
@@ -35,7 +36,7 @@ namespace delink::cpu::DELINK_SIMD {
 
 #if !defined(DELINK_EMULATED_TILES)
 
-// Eight tiles of 16 rows of 64 bytes, while it lives.
+// While it lives, there are eight tiles of 16 rows of 64 bytes.
 class Tiles {
  public:
   Tiles() { _tile_loadconfig(&kConfig); }
@@ -59,7 +60,7 @@ class Tiles {
 #else
 
 struct Tiles {
-  ~Tiles() {}  // no unused variable
+  ~Tiles() {}  // avoids a warning about unused variables
 };
 
 struct Tile {
@@ -85,7 +86,7 @@ static inline float FloatOf(uint32_t bits) {
   return value;
 }
 
-// Numbers below 2^-126 are 0, in and out; a multiply-add is rounded once.
+// Inputs and results below 2^-126 become 0; a multiply-add is rounded once.
 static inline float Flushed(float x) {
   return __builtin_fabsf(x) < 0x1p-126F ? 0 * x : x;
 }

@@ -1,9 +1,9 @@
-// Matrix products by oneDNN's matmul primitive, f32 and, where the processor
-// has what oneDNN needs for it, bf16.
+// Matrix products with oneDNN's matmul primitive: f32 and, if the processor
+// supports what oneDNN needs for it, bf16.
 //
-// A primitive fits one shape, layout and team size; building one takes longer
-// than a small product, so each thread keeps those it has built, with their
-// scratch: a training step meets a few dozen shapes, over and over.
+// A primitive is for one shape, layout and team size. Building one takes longer
+// than a small product, so each thread keeps the primitives that it has built,
+// with their scratch. Training repeats a few dozen shapes.
 #include "layers/kernels/cpu/matmul.h"
 
 #include <algorithm>
@@ -28,9 +28,9 @@ namespace {
 
 using dnnl::memory;
 
-// What oneDNN may use, found before it is first asked for anything. With AMX
-// sums in bf16 depend on the number of threads; where AMX is ours it is only
-// measured.
+// The instruction set that oneDNN may use, set before its first use. With AMX
+// its bf16 sums depend on the number of threads; if our own loops use AMX,
+// oneDNN's are only measured.
 dnnl::cpu_isa Isa() {
   static const dnnl::cpu_isa isa = [] {
     const InstructionSet best = Targets().front();
@@ -43,7 +43,7 @@ dnnl::cpu_isa Isa() {
 }
 
 // A weight gradient sums over tokens. oneDNN splits long sums differently for
-// different team sizes; sums of at most this length it does not split.
+// different team sizes, but does not split sums of at most this length.
 constexpr int64_t kLongestSum = 1024;
 
 using Key = std::array<int64_t, 8>;
@@ -66,7 +66,7 @@ memory::desc Matrix(memory::data_type type, int64_t rows, int64_t columns,
                       transposed ? memory::dims{1, ld} : memory::dims{ld, 1});
 }
 
-// What one thread has built.
+// The primitives that one thread has built.
 class Cache {
  public:
   Cache() : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {}
@@ -181,7 +181,7 @@ void RunChecked(const Product& product) {
   }
 }
 
-// What a sum over nothing leaves: C, or zero, plus the bias.
+// The result of an empty sum: C or zero, plus the bias.
 template <typename T, typename C>
 void EmptySum(const MatmulArgs& s) {
   for (int64_t i = 0; i < s.m; ++i) {
@@ -201,7 +201,8 @@ constexpr memory::data_type kType =
 template <typename T, typename C>
 void Multiply(const MatmulArgs& s);
 
-// A long sum to a C that is not f32: some rows at a time in f32 beside it.
+// A long sum to a C that is not f32; some rows at a time, in separate f32
+// memory.
 template <typename T, typename C>
 void MultiplyBeside(const MatmulArgs& s) {
   constexpr int64_t kRows = 256;
@@ -231,7 +232,7 @@ void Multiply(const MatmulArgs& s) {
   if (s.k == 0) return EmptySum<T, C>(s);
   Product part = {s, kType<T>, kType<C>};
   if (!s.transpose_a || s.k <= kLongestSum) return RunChecked(part);
-  // In parts, each would be rounded.
+  // Otherwise the sum of each part would be rounded.
   if constexpr (!std::is_same_v<C, float>) return MultiplyBeside<T, C>(s);
   MatmulArgs& p = part.args;
   for (int64_t first = 0; first < s.k; first += kLongestSum) {
@@ -244,7 +245,7 @@ void Multiply(const MatmulArgs& s) {
   }
 }
 
-// In one call, whatever its bits depend on.
+// In one call, even if its bits depend on the number of threads.
 template <typename T>
 void Unpartitioned(Stream&, const MatmulArgs& s) {
   if (s.m * s.n * s.k == 0) return;
@@ -266,8 +267,8 @@ void Matmul(Stream&, const MatmulArgs& s) {
 
 }  // namespace
 
-// Without AVX-512 oneDNN sums otherwise for other numbers of rows and threads;
-// our own loops do not.
+// Without AVX-512, oneDNN's sums depend on the number of rows and threads; our
+// own loops' sums do not.
 template <>
 void ChooseMatmul<float>(Kernels* kernels) {
   using Set = dnnl::cpu_isa;

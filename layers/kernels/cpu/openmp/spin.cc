@@ -22,7 +22,7 @@ void SpinBriefly(char** argv) {
        {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"}) {
     if (std::getenv(name) != nullptr) return;
   }
-  // The look above finds these, so that there is no third beginning.
+  // The loop above finds these, so the process does not restart again.
   setenv("GOMP_SPINCOUNT", kRounds, /*overwrite=*/0);
   setenv("KMP_BLOCKTIME", kMilliseconds, /*overwrite=*/0);
   std::error_code error;

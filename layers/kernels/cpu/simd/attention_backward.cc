@@ -1,5 +1,5 @@
-// One thread takes a key/value head with all query heads that read it, tile by
-// tile in a fixed order, so dk and dv are summed without atomics.
+// One thread processes a key/value head and all query heads that read it, tile
+// by tile in a fixed order, so it sums dk and dv without atomics.
 #include <cstdint>
 
 #include "layers/kernels/cpu/simd/attention_tile.h"
@@ -17,7 +17,7 @@ struct Scratch {
   float* q_transposed;    // [Dh][kQueryTile], scaled so that p = 2^(score - l)
   float* d_o_transposed;  // [Dh][kQueryTile]
   float* k;               // [kKeyTile][Dh]
-  // bf16 alone:
+  // Only for bf16:
   float* v;   // [kKeyTile][Dh]
   float* dq;  // [kQueryTile][Dh]
   float* dk;  // [Tk][Dh]
@@ -47,7 +47,7 @@ struct Statistics {
   float delta[kQueryTile];
 };
 
-// From scores and v.do to probabilities and scaled gradients of the scores.
+// Turns scores and v.do into probabilities and scaled gradients of the scores.
 void SoftmaxBackward(float* p, float* ds, const Statistics& rows,
                      int64_t queries, int64_t keys, Band band, float scale) {
   for (int64_t i = 0; i < queries; i += kWidth) {
@@ -77,7 +77,7 @@ void SoftmaxBackward(float* p, float* ds, const Statistics& rows,
   }
 }
 
-// delta = o.do, kept for the caller's buffer too.
+// delta = o.do, also stored in the caller's buffer.
 template <typename T>
 void LoadStatistics(const AttentionBackwardArgs& s, int64_t b, int64_t h,
                     int64_t first_query, int64_t queries, Statistics* rows) {

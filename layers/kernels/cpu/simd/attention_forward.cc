@@ -12,7 +12,7 @@ struct Scratch {
   float* scores;  // [kKeyTile][kQueryTile], then probabilities
   float* values;  // [kKeyTile][Dh]
   float* out;     // [kQueryTile][Dh], not yet divided by the sum
-  float* keys;    // [kKeyTile][Dh], bf16 alone
+  float* keys;    // [kKeyTile][Dh], only for bf16
 };
 
 Scratch Divide(float* base, int64_t Dh) {
@@ -29,7 +29,7 @@ Scratch Divide(float* base, int64_t Dh) {
 struct Softmax {
   float max[kQueryTile];
   float sum[kQueryTile];
-  float rescale[kQueryTile];  // of what was summed before this tile
+  float rescale[kQueryTile];  // factor of the sums before this tile
 };
 
 // Turns a tile of scores into probabilities relative to the running maximum.

@@ -1,12 +1,12 @@
-// What attention's two directions share. A tile is up to kQueryTile queries of
-// one head by up to kKeyTile keys. Scores are held transposed, [key][query]:
-// statistics per query are then lanes of a vector, and no product needs a
-// transposed copy but that of the query tile, made once per tile.
+// Shared code of attention's forward and backward. A tile is up to kQueryTile
+// queries of one head by up to kKeyTile keys. Scores are stored transposed,
+// [key][query], so the statistics of queries are lanes of a vector, and only
+// the query tile needs a transposed copy, made once per tile.
 //
-// Query i of a tile sees key j of a tile when first(i) <= j <= i + shift. The
-// first bound is 0 or less, where a window or a document does not begin in the
-// tile. Sums over what is seen stop at the second bound and, but for the rest
-// of a few rows, begin at the first; the weights of that rest are 0.
+// Query i of a tile sees key j of a tile if first(i) <= j <= i + shift. The
+// first bound is 0 or less if no window or document begins in the tile. A sum
+// for a block of a few rows is over all that one of the rows sees; the weights
+// of hidden pairs are 0.
 #pragma once
 
 #include "layers/kernels/cpu/helpers.h"
@@ -23,7 +23,7 @@ inline constexpr int kTileVecs = kQueryTile / kWidth;
 static inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t Larger(int64_t a, int64_t b) { return a > b ? a : b; }
 
-// Multiply-adds of the scores, about.
+// About the number of multiply-adds of the scores.
 template <typename Args>
 static inline int64_t Products(const Args& s) {
   const int64_t seen = s.window > 0 ? Smaller(s.window, s.Tk) : s.Tk;
@@ -59,8 +59,8 @@ static inline void PackTransposed(const float* from, int64_t row_stride,
   }
 }
 
-// Rows close together: with the strides of a packed qkv matrix they would fall
-// into few sets of the cache.
+// Copies rows close together, since with the strides of a packed qkv matrix
+// they would use few sets of the cache.
 template <typename T>
 static inline void PackRows(const T* from, int64_t row_stride, int64_t rows,
                             int64_t Dh, float* to) {
@@ -70,7 +70,7 @@ static inline void PackRows(const T* from, int64_t row_stride, int64_t rows,
   }
 }
 
-// The rows of a tile as f32: where they are, or in `scratch` [rows][Dh].
+// The rows of a tile as f32: in place, or copied to `scratch` [rows][Dh].
 struct Rows {
   const float* at;
   int64_t stride;
@@ -85,8 +85,8 @@ static inline Rows AsF32(const BFloat16* from, int64_t row_stride, int64_t rows,
   return {scratch, Dh};
 }
 
-// Where the rows of an output are summed over several tiles: in place, or in
-// `scratch` [rows][Dh], from where Finish rounds them.
+// The rows of an output while they are summed over several tiles: in place, or
+// in `scratch` [rows][Dh], from which Finish rounds them.
 struct Sums {
   float* at;
   int64_t stride;
@@ -107,22 +107,21 @@ static inline void Finish(Sums sums, int64_t rows, int64_t Dh, BFloat16* out,
   }
 }
 
-// What the queries of a tile see of a tile of keys. Later queries see no
-// earlier keys than others do.
+// The keys of a tile that the queries of a tile see. The first key that a query
+// sees never decreases from one query to the next.
 struct Band {
   int64_t shift;
   int64_t first_key;
   const int32_t* first_seen;  // [kQueryTile], of all keys
 
   int64_t First(int64_t i) const { return first_seen[i] - first_key; }
-  // Whether one of the queries does not see the first key, though it comes
-  // before: then it is worth while to leave out more than the second bound
-  // does.
+  // Whether a window or document hides the first key from one of the queries.
+  // Only then it pays to apply the first bound too.
   bool Cut(int64_t queries) const { return First(queries - 1) > 0; }
 
-  // Of a vector of queries i, i + 1, ...: the keys from `begin` to before `end`
-  // are seen by some query, from `whole` to before `whole_end` by all. Each is
-  // in [0, keys].
+  // For a vector of queries i, i + 1, ...: some query sees the keys
+  // [begin, end), and all queries see [whole, whole_end). All bounds are in
+  // [0, keys].
   struct Range {
     int64_t begin, whole, whole_end, end;
   };
@@ -139,8 +138,8 @@ struct Band {
   }
 };
 
-// A tile's keys in blocks, each with the queries that may see one of them: all
-// keys that every query sees at once, then a block of registers at a time.
+// Visits a tile's keys in blocks, each with the queries that may see one of its
+// keys: first all keys that every query sees, then a few rows at a time.
 template <typename Visit>
 static inline void ForKeyBlocks(Band band, int64_t queries, int64_t keys,
                                 Visit visit) {
@@ -155,8 +154,8 @@ static inline void ForKeyBlocks(Band band, int64_t queries, int64_t keys,
   }
 }
 
-// scores[key][query] = k . q for the pairs that are seen; whole vectors of
-// queries that see none of a block of keys are left as they were.
+// scores[key][query] = k . q for the visible pairs. Vectors of queries of which
+// none sees a block of keys are not changed.
 static inline void Scores(const float* k, int64_t row_stride,
                           const float* q_transposed, int64_t queries,
                           int64_t keys, int64_t Dh, Band band, float* scores) {
@@ -184,7 +183,7 @@ static inline void SumOverKeys(const float* weights, const float* values,
                                int64_t out_stride, bool accumulate) {
   const bool cut = band.Cut(queries);
   for (int64_t i = 0, m = 0; i < queries; i += m) {
-    // Once a query sees all keys, so do the rest.
+    // If a query sees all keys, so do all later ones.
     const bool rest = !cut && i + band.shift + 1 >= keys;
     m = rest ? queries - i : Smaller(kMaxRows, queries - i);
     const int64_t begin = cut ? Smaller(Larger(band.First(i), 0), keys) : 0;
@@ -234,12 +233,13 @@ static DELINK_INLINE Vec Masked(Vec x, int64_t i, int64_t j, Band band,
   return hidden ? Set(other) : x;
 }
 
-// The keys that the queries of a tile see: of all `Tk` those from `first`,
-// where their tiles begin, to before `end`, each query from first_seen on.
+// The keys that the queries of a tile see: [first, end) of all `Tk`, where
+// `first` begins a tile of keys; each query sees keys from first_seen on.
 struct TileKeys {
   int64_t first, end;
-  int32_t first_seen[kQueryTile];  // past the last query that one's
-  // Of the queries that begin at key `place` and the keys from first_key on.
+  int32_t first_seen[kQueryTile];  // past the last query: the last one's
+  // For queries whose first has the place of key `place`, and a tile of keys
+  // from first_key on.
   Band At(int64_t place, int64_t first_key) const {
     return {place - first_key, first_key, first_seen};
   }
@@ -261,7 +261,8 @@ static inline TileKeys KeysOf(const Args& s, int64_t b, int64_t first_query,
         static_cast<int32_t>(Larger(query + before - behind, 0));
   }
   keys.first = keys.first_seen[0];
-  // A document's tiles begin with it, those of a window where all tiles do.
+  // With documents, tiles of keys begin at the first visible key; without, at
+  // multiples of kKeyTile.
   if (s.positions == nullptr) keys.first = keys.first / kKeyTile * kKeyTile;
   keys.end = first_query + before + queries;
   return keys;

@@ -1,6 +1,6 @@
-// The partition of a matrix product. A task is a block of C; it copies the
-// parts of A and B it needs into panels, a slice of k at a time, and a Core
-// multiplies a panel of A by one of B:
+// The partition of a matrix product. A task is a block of C. It copies its
+// parts of A and B into panels, a slice of k at a time, and a Core multiplies a
+// panel of A by one of B. A Core has
 //   Element                         of a panel
 //   kRows, kColumns                 of a panel of A and of B
 //   kBlockRows                      a multiple of kRows
@@ -8,10 +8,10 @@
 //   Pack<is A>                      (from, stride, k_stride, count, k, to)
 //   Multiply(Panel)
 //   Scope                           lives while a block is multiplied
-// An element of C is one chain of sums in the order of k, whose links are steps
-// counted from k = 0. So its bits depend on its row and column alone: not on
-// the number of rows, of threads, or on any size below. A bf16 C is summed in
-// f32 beside it.
+// An element of C is one chain of sums in the order of k; its links are steps
+// counted from k = 0. So its bits depend only on its row of A and column of B,
+// not on the number of rows or threads or on any size below. A bf16 C is summed
+// in separate f32 memory.
 #pragma once
 
 #include "layers/kernels/arguments.h"
@@ -20,7 +20,7 @@
 
 namespace delink::cpu::DELINK_SIMD {
 
-// Columns of a block. The more, the less often is A copied.
+// Bounds of a block's columns. With more columns A is copied less often.
 inline constexpr int64_t kFewestColumns = 256;
 inline constexpr int64_t kMostColumns = 1024;
 
@@ -29,7 +29,7 @@ static inline int64_t Parts(int64_t size, int64_t part) {
   return (size + part - 1) / part;
 }
 
-// One panel of A times one of B, into `rows` by `columns` of C.
+// The product of a panel of A and one of B, for `rows` by `columns` of C.
 template <typename Element>
 struct Panel {
   int64_t rows, columns, k;
@@ -52,10 +52,10 @@ struct Panels {
 struct Sums {
   float* at;
   int64_t ld;
-  bool started;  // holds what is there before the first product
+  bool started;  // holds the values before the first product
 };
 
-// Writes what is there before the first product is added.
+// Writes the values before the first product: C, bias, both or zero.
 template <typename T, typename C>
 static void Start(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
                   int64_t columns, Sums sums) {

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int64_t kRowBlock = 64;  // summed on its own, so that rounding stays
                                    // that of N / 64 + 64 additions, not N
-// Columns that are summed together: few enough for their sums to stay in the
-// nearest cache, so many that memory is read in long pieces.
+// Columns that are summed together: few enough that their sums stay in the
+// nearest cache, and enough to read memory in long pieces.
 constexpr int64_t kColumnBlock = 1024;
 
 struct Partial {
@@ -17,8 +17,8 @@ struct Partial {
   float db[kColumnBlock];
 };
 
-// Adds kRows rows from n on, in order. Several at once, because to fetch and
-// to keep a sum takes as long as to add a row to it.
+// Adds kRows rows from n on, in order. Several at once, because loading and
+// storing a sum takes as long as adding a row to it.
 template <int kRows, typename T>
 void AddRows(const ColumnSums<T>& s, int64_t n, int64_t first, int64_t columns,
              float* db) {
@@ -30,8 +30,8 @@ void AddRows(const ColumnSums<T>& s, int64_t n, int64_t first, int64_t columns,
   });
 }
 
-// Fetches the same columns of the rows that come next: pieces of rows end
-// before the processor has seen where they lead.
+// Prefetches the same columns of the next rows, since a row's piece ends before
+// the processor has detected the pattern.
 template <int kRows, typename T>
 DELINK_INLINE void FetchNext(const T* rows, int64_t D) {
   for (int r = kRows; r < 2 * kRows; ++r) __builtin_prefetch(rows + r * D);
@@ -113,8 +113,8 @@ void SumBlock(const ColumnSums<T>& s, int64_t first, int64_t columns) {
 
 }  // namespace
 
-// Threads share the columns, in whole vectors: a column's sum is in the order
-// of the rows whoever makes it.
+// Threads share the columns, in whole vectors. Any thread sums a column in the
+// order of the rows.
 template <typename T>
 void SumColumns(const ColumnSums<T>& s) {
   const int64_t vectors = (s.D + kWidth - 1) / kWidth;

@@ -1,12 +1,12 @@
-// Sums over the rows of a matrix, for the gradients of norms and biases. What
-// is summed for one column does not depend on how threads share the columns.
+// Sums over the rows of a matrix, for the gradients of norms and biases. A
+// column's sum does not depend on how threads share the columns.
 #pragma once
 
 #include "layers/kernels/cpu/simd/vec.h"
 
 namespace delink::cpu::DELINK_SIMD {
 
-// dw (=|+=) sum over n of dy * (x - mean) * rstd, without mean dy * x * rstd;
+// dw (=|+=) sum over n of dy * (x - mean) * rstd, or dy * x * rstd if no mean;
 // db (=|+=) sum over n of dy. Either may be null.
 template <typename T>
 struct ColumnSums {

@@ -8,13 +8,13 @@ namespace {
 
 // Exponentials are summed in f32 within a block and in double over blocks.
 constexpr int64_t kBlock = 1024;
-// How far above what is subtracted from all logits one may be: sums of e^60 are
-// as exact as sums of 1, and far from infinite.
+// A shift is subtracted from all logits, which may exceed it by this much: sums
+// of e^60 are as exact as sums of 1, and far from infinite.
 constexpr float kRoom = 60.0F;
 
 constexpr float kLog2E = 1.44269504F;
 
-// exp(x) of what is far below 88; what is far below 0 becomes 0, and for a sum
+// exp(x) for x far below 88. If x is far below 0 the result is 0, or for a sum
 // 2^-125, which is as good.
 DELINK_INLINE Vec ExpOf(Vec x) {
   return Exp2Within(Max(Set(-127.0F), x * kLog2E));
@@ -67,11 +67,11 @@ struct RowSum {
   float shift;
 };
 
-// In one pass: what is subtracted is the largest logit of the first block, and
-// of a later one only where that is far above.
+// In one pass: the shift is the largest logit of the first block, and becomes
+// that of a later block only if this is far larger.
 template <typename T>
 RowSum SumRow(const T* x, int64_t V) {
-  constexpr float kLowest = -1e38F;  // no infinity, which has no difference
+  constexpr float kLowest = -1e38F;  // finite, since inf - inf is NaN
   float shift = Largest(x, V < kBlock ? V : kBlock);
   if (shift < kLowest) shift = kLowest;
   double total = 0.0;
@@ -88,7 +88,7 @@ RowSum SumRow(const T* x, int64_t V) {
   return {total, shift};
 }
 
-// The row's loss, and z. What the gradient's softmax is multiplied by.
+// Writes the row's loss, and z. Returns the factor of the gradient's softmax.
 template <typename Args>
 double WriteLoss(const Args& s, int64_t n, double log_sum, double shift,
                  double of_target) {
@@ -107,9 +107,9 @@ void LeaveOutRow(const Args& s, int64_t n, T* x) {
   if (s.want_grad) std::memset(x, 0, s.V * sizeof(T));
 }
 
-// x becomes softmax * scale, 1 less at `target`; none where that is not in
-// [0, V). The exponentials are made again: in bf16 they could not be kept, and
-// to keep them costs as much as to make them.
+// x becomes softmax * scale, less 1 at `target` if that is in [0, V). The
+// exponentials are computed again: bf16 could not store them, and storing them
+// costs as much as computing them.
 template <typename T>
 void GradientOfRow(T* x, int64_t V, float shift, float inverse,
                    int64_t target) {

@@ -1,7 +1,6 @@
-// Philox4x32-10 (framework/base/rng.h) on as many counters at once as there
-// are 64-bit lanes, so that each round's products are whole. A word is the
-// lower half of a lane; what the upper half holds is never looked at, so that
-// nothing need be cut off.
+// Philox4x32-10 (framework/base/rng.h) on as many counters at once as there are
+// 64-bit lanes, so that each round's products are complete. A word is the lower
+// half of a lane. The upper half is never read, so it need not be cleared.
 #include "layers/kernels/cpu/helpers.h"
 #include "layers/kernels/cpu/simd/simd.h"
 #include "layers/kernels/cpu/simd/vec.h"
@@ -28,14 +27,14 @@ void KeysOf(RngKey key, RoundKeys* keys) {
   }
 }
 
-// The words of kLanes counters in the order of the elements they decide.
+// The words of kLanes counters, in the order of their elements.
 struct Words {
   BitVec first, second;
 };
 
-// Words 0 and 1 of each counter in the halves of a lane of `a`, 2 and 3 in
-// `b`, to the order of the counters. Moving lanes only within 16 bytes, it
-// wants those of counters 0 .. kLanes / 2 - 1 in the even lanes.
+// Puts words into the order of the counters. A lane of `a` has words 0 and 1 of
+// a counter, a lane of `b` words 2 and 3. Lanes move only within 16 bytes, so
+// counters 0 .. kLanes / 2 - 1 must be in the even lanes.
 DELINK_INLINE Words Interleave(WideVec a, WideVec b) {
 #if defined(__AVX512F__)
   return {(BitVec)_mm512_maskz_unpacklo_epi64(0xFF, (__m512i)a, (__m512i)b),
@@ -54,8 +53,8 @@ DELINK_INLINE WideVec CounterOffsets() {
   return offsets;
 }
 
-// Of counters from `first` on, kBatches times. Several at once, because each
-// product waits for the one before.
+// The words of counters from `first` on, for kBatches batches. Several at once,
+// because each product waits for the one before.
 template <int kBatches>
 DELINK_INLINE void WordsOf(const RoundKeys& keys, uint64_t first,
                            Words words[kBatches]) {
@@ -90,15 +89,15 @@ DELINK_INLINE void WordsOf(const RoundKeys& keys, uint64_t first,
   }
 }
 
-// How elements are kept and what becomes of them. Uniform(word) >= rate means
-// word >> 8 >= limit: both count in steps of 2^-24.
+// Keeps and scales elements. Uniform(word) >= rate means word >> 8 >= limit,
+// since both count in steps of 2^-24.
 struct Rule {
   explicit Rule(double rate) : scale(static_cast<float>(1.0 / (1.0 - rate))) {
     const float steps = static_cast<float>(rate) * 0x1p24F;
     limit = static_cast<int32_t>(steps);
     if (static_cast<float>(limit) < steps) ++limit;
   }
-  // A mask, not a product: what is dropped is 0, even if it was not finite.
+  // A mask, not a product: dropped elements are 0 even if they were not finite.
   DELINK_INLINE Vec operator()(Vec x, BitVec words) const {
 #if defined(__AVX512F__)
     return (Vec)_mm512_maskz_mul_ps(
@@ -113,8 +112,8 @@ struct Rule {
   float scale;
 };
 
-// Up to kBatch elements from element i on, of which the first may be any of
-// its counter's four.
+// Up to kBatch elements from element i on. The first may be any of the four of
+// its counter.
 template <typename T>
 void DropoutSome(const Rule& rule, const RoundKeys& keys, uint64_t i,
                  int64_t count, const T* x, T* y) {
@@ -154,8 +153,8 @@ void DropoutRange(const Rule& rule, const RoundKeys& keys, uint64_t i,
   while (i < end) some(kBatch);
 }
 
-// Token by token: some of them or of their columns, or what need not lie
-// together.
+// Token by token, for some of the tokens or columns, or if tokens' places are
+// not consecutive.
 template <typename T>
 void DropoutRows(const DropoutArgs& s, const Rule& rule) {
   const int64_t rows = s.rows < 0 ? s.B * s.T : s.rows;

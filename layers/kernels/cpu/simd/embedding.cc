@@ -10,7 +10,7 @@ namespace {
 // order of the sums is that of the tokens.
 constexpr int64_t kColumnBlock = 64;
 
-// Whether `row` of the table, a token less first_token, is one of those here.
+// Whether this part of the table has `row`, a token less first_token.
 template <typename Args>
 DELINK_INLINE bool IsHere(const Args& s, int64_t row) {
   return !s.partial || (row >= 0 && row < s.V);
@@ -30,8 +30,7 @@ void Zero(P* to, int64_t rows, int64_t D) {
   }
 }
 
-// Into a gradient of T: what belongs to a token is summed in f32 and rounded
-// once.
+// For a gradient of type T: sums the rows of a token in f32 and rounds once.
 template <typename T>
 void SumTokens(const EmbeddingBackwardWeightArgs& s) {
   const T* dy = static_cast<const T*>(s.dy);

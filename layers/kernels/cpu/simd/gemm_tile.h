@@ -1,6 +1,6 @@
-// C[m, n] (=|+=) A[m, k] B[k, n] for tiles that fit the caches: a block of rows
-// times a few vectors of columns lives in registers while k runs. Every element
-// is one chain of multiply-adds in the order of k, whatever the tile around it.
+// C[m, n] (=|+=) A[m, k] B[k, n] for tiles that fit the caches. A block of rows
+// times a few vectors of columns stays in registers for all k. Every element is
+// one chain of multiply-adds in the order of k, for any tile around it.
 #pragma once
 
 #include "layers/kernels/cpu/simd/vec.h"

@@ -1,12 +1,12 @@
 // exp and the normal distribution on vectors, to about one unit in the last
-// place. Not-a-number goes through.
+// place. NaN stays NaN.
 #pragma once
 
 #include "layers/kernels/cpu/simd/vec.h"
 
 namespace delink::cpu::DELINK_SIMD {
 
-// Adding kRound rounds to a whole number n, and leaves n in the low bits.
+// Adding kRound rounds to a whole number n and has n in the low bits.
 inline constexpr float kRound = 12582912.0F;  // 1.5 * 2^23
 
 // p 2^n for p about 1 and n in [-127, 128], given n + kRound: 0 at -127,
@@ -15,9 +15,9 @@ static DELINK_INLINE Vec Scale(Vec p, Vec rounded) {
   return p * (Vec)(((BitVec)rounded + 127u) << 23);
 }
 
-// exp for x in [-88, 88.7]. Below 2^-126 the result is 0, from 2^127.5 on
-// infinite. The polynomial is nearest to exp, relatively, where |x| is at most
-// ln(2) / 2 and its value at 0 is 1; it is off by 9e-8 at most.
+// exp for x in [-88, 88.7]. Results below 2^-126 are 0, those from 2^127.5 on
+// infinite. The polynomial has the least relative error for |x| <= ln(2) / 2,
+// at most 9e-8, of those that are 1 at 0.
 static DELINK_INLINE Vec ExpWithin(Vec x) {
   const Vec rounded = Fma(x, Set(1.44269504F), Set(kRound));
   const Vec n = rounded - kRound;
@@ -51,7 +51,7 @@ static DELINK_INLINE Vec Exp2(Vec x) {
   return Exp2Within(Min(Set(128.0F), Max(Set(-127.0F), x)));
 }
 
-// 2^x for x in [-125, 125], where neither 0 nor infinity needs care.
+// 2^x for x in [-125, 125], where results are neither 0 nor infinite.
 static DELINK_INLINE Vec Exp2Normal(Vec x) {
   const Vec rounded = x + kRound;
   const Vec p = Exp2OfHalf(x - (rounded - kRound));

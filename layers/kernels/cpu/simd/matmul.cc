@@ -1,5 +1,5 @@
-// Matrix products by multiply-adds of vectors. Panels are f32: bf16 is widened
-// as it is copied.
+// Matrix products with multiply-adds of vectors. Panels are f32; copying widens
+// bf16.
 #include <cstdint>
 
 #include "layers/kernels/cpu/simd/blocks.h"
@@ -11,8 +11,8 @@ namespace delink::cpu::DELINK_SIMD {
 namespace {
 
 // to[l][lane] = from[lane * stride + l] for the lanes of one vector and all
-// l < k; rows of `to` have kLanes. A store may write past its row, into what is
-// written later.
+// l < k; rows of `to` have kLanes. A store may write past its row, to elements
+// that are written later.
 template <int64_t kLanes, typename T>
 void PackVector(const T* from, int64_t stride, int64_t lanes, int64_t k,
                 float* to) {

@@ -1,6 +1,6 @@
 // Layer norm and RMS norm; ref/norm.cc has the formulas. Rows are independent.
-// The sums over rows take columns instead: a thread owns a range of columns and
-// sums blocks of rows, then blocks.
+// For sums over rows a thread owns a range of columns instead. It sums blocks
+// of rows, and then the blocks.
 #include "layers/kernels/cpu/simd/columns.h"
 #include "layers/kernels/cpu/simd/norm_rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
@@ -22,8 +22,8 @@ T* Row(void* p, int64_t D, int64_t n) {
   return static_cast<T*>(p) + n * D;
 }
 
-// What is normalised in row n: that of x, or of x + add, which goes to `sum`
-// and is still in the nearest cache when it is read again.
+// The row to normalise: row n of x, or of x + add, which is stored in `sum` and
+// is still in the nearest cache when it is read again.
 template <typename T, typename Args>
 const T* SummedRow(const Args& s, int64_t n) {
   const T* x = Row<T>(s.x, s.D, n);
@@ -35,7 +35,7 @@ const T* SummedRow(const Args& s, int64_t n) {
   return sum;
 }
 
-// Row n of what is added to a gradient, or null.
+// Row n of `add`, which is added to a gradient, or null.
 template <typename T, typename Args>
 const T* AddedRow(const Args& s, int64_t n) {
   return s.add != nullptr ? Row<T>(s.add, s.D, n) : nullptr;

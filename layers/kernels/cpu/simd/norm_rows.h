@@ -7,8 +7,8 @@
 
 namespace delink::cpu::DELINK_SIMD {
 
-// The sum over the whole vectors of a row, add(d, sum) adding that at d: in
-// four chains, since one addition waits for the one before.
+// The sum over the whole vectors of a row; add(d, sum) adds the vector at d.
+// There are four chains, since an addition waits for the one before it.
 template <typename Add>
 static DELINK_INLINE float SumVectors(int64_t D, const Add& add) {
   Vec sum[4] = {};
@@ -42,7 +42,7 @@ static inline float SumSquares(const T* x, int64_t D, float shift) {
   return total;
 }
 
-// One over the root of sum / D + eps; the same for a row wherever it is.
+// 1 / sqrt(sum / D + eps), with the same bits for a row at any place.
 static inline float Rstd(float sum, int64_t D, double eps) {
   const double d = static_cast<double>(D);
   return static_cast<float>(__builtin_sqrt(d / (sum + eps * d)));

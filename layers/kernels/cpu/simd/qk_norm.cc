@@ -1,5 +1,5 @@
 // RMS norm of the heads of a packed projection. Its weights are short and
-// shared by many heads, so their gradient goes by narrow ranges of columns.
+// shared by many heads, so their gradient is computed by narrow column ranges.
 #include "layers/kernels/cpu/simd/norm_rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
 #include "layers/kernels/cpu/threads.h"
@@ -8,7 +8,7 @@ namespace delink::cpu::DELINK_SIMD {
 namespace {
 
 constexpr int64_t kColumns = 32;
-constexpr int64_t kTokens = 8;  // summed on their own, for less rounding
+constexpr int64_t kTokens = 8;  // summed separately, for less rounding
 
 const float* Floats(const void* p) { return static_cast<const float*>(p); }
 float* Floats(void* p) { return static_cast<float*>(p); }

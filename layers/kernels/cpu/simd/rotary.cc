@@ -1,6 +1,6 @@
-// ref/rotary.cc has the formulas. Sines and cosines of a token are made once
-// for all its heads and all samples where it has the same position, in f32 from
-// angles reduced in double: they cost less than the reading of a table would.
+// ref/rotary.cc has the formulas. The sines and cosines of a token are computed
+// once for all its heads, and for all samples with the same position.
+// They are f32, from angles reduced in double; reading a table would cost more.
 #include "layers/kernels/cpu/simd/rows.h"
 #include "layers/kernels/cpu/simd/simd.h"
 #include "layers/kernels/cpu/threads.h"
@@ -16,9 +16,9 @@ struct SinCos {
   Vec sin, cos;
 };
 
-// Of angle >= 0. pi/2 is 33 bits and a rest, so that a whole multiple below
-// 2^20 is subtracted exactly (fdlibm); polynomials: Moshier's Cephes, sinf and
-// cosf.
+// For angle >= 0. pi/2 is split into 33 bits and a rest, so that a whole
+// multiple below 2^20 is subtracted exactly (fdlibm). The polynomials are those
+// of Moshier's Cephes, sinf and cosf.
 DELINK_INLINE SinCos SinCosOf(DoubleVec angle) {
   constexpr double kRoundDouble = 6755399441055744.0;  // 1.5 * 2^52
   const DoubleVec rounded = angle * 0.63661977236758134308 + kRoundDouble;
@@ -41,8 +41,8 @@ DELINK_INLINE SinCos SinCosOf(DoubleVec angle) {
           (Vec)((IntVec)(odd ? s : c) ^ cos_sign)};
 }
 
-// For kInterleaved each number is there twice, the sine first negated: with
-// x' = x cos + (its neighbour) sin both elements of a pair are right.
+// For kInterleaved each number is stored twice, with the first sine negated, so
+// that x' = x cos + (its neighbour) sin is right for both elements of a pair.
 struct Turn {
   float cos[2 * kMaxRotaryPairs];
   float sin[2 * kMaxRotaryPairs];

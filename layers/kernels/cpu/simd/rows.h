@@ -8,8 +8,8 @@
 
 namespace delink::cpu::DELINK_SIMD {
 
-// What the first of two neighbouring vectors has to store as bf16, until the
-// second has, too: two are rounded together.
+// Keeps the first of two neighbouring vectors until the second is stored too,
+// since two vectors are rounded to bf16 together.
 struct Kept {
   Vec values[4];
   int count = 0, stored = 0;

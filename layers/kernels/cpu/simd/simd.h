@@ -1,12 +1,12 @@
 // The vectorised kernels. The sources of this folder are compiled once for each
-// instruction set, with DELINK_SIMD naming the namespace (baseline, avx2,
-// avx512, avx512bf16); which one runs is decided at run time.
+// instruction set. DELINK_SIMD is its namespace (baseline, avx2, avx512,
+// avx512bf16); the program chooses one at run time.
 //
-// Because the same inline function of a header would exist once per
-// instruction set, and the linker keeps any one of them, these sources use
-// nothing inline from outside this folder: no standard containers or
-// algorithms, no checks, no functions of rng.h or bfloat16.h. What they need of
-// that kind is in helpers.h, compiled once.
+// An inline function of another header would exist once per instruction set,
+// and the linker would keep any one of them. So these sources use nothing
+// inline from outside this folder: no standard containers or algorithms, no
+// checks, no functions of rng.h or bfloat16.h. helpers.h, which is compiled
+// once, has replacements.
 #pragma once
 
 #include "layers/kernels/backend.h"

@@ -1,12 +1,11 @@
-// A square of 32-bit lanes in registers.
+// Transposes a square of 32-bit lanes in registers.
 #pragma once
 
 #include <utility>
 
 namespace delink::cpu::DELINK_SIMD {
 
-// Lanes of a, or of b from where `kHalf` is set in their number on, in pairs of
-// runs of kHalf: those that stay, and those that change places.
+// Swaps each odd run of kHalf lanes of a with the even run before it of b.
 template <int kHalf, typename V, int... kLane>
 static inline __attribute__((always_inline)) void SwapRuns(
     V* a, V* b, std::integer_sequence<int, kLane...>) {
@@ -20,8 +19,8 @@ static inline __attribute__((always_inline)) void SwapRuns(
       ((kLane & kHalf) != 0 ? kLane + kLanes : kLane + kHalf)...);
 }
 
-// rows[i][j] = rows[j][i], where a V has as many lanes as there are rows:
-// squares of kHalf change places, then those within them.
+// rows[i][j] = rows[j][i]; a V has as many lanes as there are rows. Swaps
+// squares of kHalf, then those within them.
 template <int kHalf, typename V>
 static inline __attribute__((always_inline)) void TransposeFrom(V* rows) {
   constexpr int kLanes = static_cast<int>(sizeof(V) / 4);

@@ -1,9 +1,9 @@
-// Vectors of floats as wide as the instruction set has them, on the vector
+// Vectors of floats with the width of the instruction set, on the vector
 // extension of GCC and Clang. Multiply-adds are explicit (Fma), so that
 // a value's bits do not depend on how a compiler contracts an expression.
-// Loads widen bf16, stores round it (framework/tensor/bfloat16.h says how; its
-// functions are inline, so they are not called here, see simd.h): a kernel is
-// one template for both types of memory.
+// Loads widen bf16 and stores round to it, so a kernel is one template for both
+// types of memory. (framework/tensor/bfloat16.h defines the rounding; its
+// functions are inline, so they are not called here, see simd.h.)
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ namespace delink::cpu::DELINK_SIMD {
 
 #if defined(__AVX512F__)
 inline constexpr int kWidth = 16;
-// Registers of the matrix micro-kernel: rows times vectors of columns.
+// Registers of the matrix micro-kernel: rows x vectors of columns.
 inline constexpr int kMaxRows = 6;
 inline constexpr int kMaxVecs = 4;
 #elif defined(__AVX2__)
@@ -46,7 +46,7 @@ inline constexpr bool kIsF32 = false;
 template <>
 inline constexpr bool kIsF32<float> = true;
 
-// Not Vec{} + value, which is 0 for -0 and so an addition.
+// Not Vec{} + value: this is 0 for -0, so it compiles to an addition.
 static DELINK_INLINE Vec Set(float value) {
 #if defined(__AVX512F__)
   return (Vec)_mm512_set1_ps(value);
@@ -93,7 +93,7 @@ static DELINK_INLINE void StorePartial(float* p, Vec v, int64_t count) {
 }
 
 #if defined(__AVX512F__)
-// Words 0 .. 15 to the upper halves of 16 floats, and back.
+// Moves words 0 .. 15 to the upper halves of 16 floats, and back.
 static DELINK_INLINE __m512i UpperHalves() {
   BitVec words;
   for (uint32_t i = 0; i < 16; ++i) words[i] = i << 16 | i;
@@ -118,7 +118,7 @@ static DELINK_INLINE Vec Widen(HalfVec v) {
 #endif
 }
 
-// A NaN that arithmetic leaves is quiet, so nothing is added to it.
+// NaNs from arithmetic are quiet already, so they are not changed.
 static DELINK_INLINE HalfVec RoundToHalf(Vec v) {
   const BitVec bits = (BitVec)v;
   const BitVec rounded = v == v ? bits + 0x7FFFu + ((bits >> 16) & 1u) : bits;
@@ -159,9 +159,10 @@ static DELINK_INLINE void Store(BFloat16* p, Vec v) {
   std::memcpy(p, &half, sizeof(half));
 }
 
-// a, and behind it b. The instructions for it take numbers below 2^-126 for 0;
-// since every target gives the same bits, they are not asked where the smaller
-// of two numbers, by size, is such a one (or 0, which is not told apart).
+// Stores a, followed by b. The rounding instructions treat numbers below 2^-126
+// as 0, but every target must give the same bits. So they are not used if the
+// smaller magnitude of two numbers is below 2^-126 (or 0, which is not told
+// apart).
 static DELINK_INLINE void StorePair(BFloat16* p, Vec a, Vec b) {
 #if defined(__AVX512BF16__)
   constexpr int kSmallerBySize = 2;
@@ -217,7 +218,7 @@ static DELINK_INLINE void StoreOne(BFloat16* p, float value) {
   p->bits = Narrow(Set(value))[0];
 }
 
-// a * b + c; rounded once where the instruction set can.
+// a * b + c; rounded once if the instruction set can.
 static DELINK_INLINE Vec Fma(Vec a, Vec b, Vec c) {
 #if defined(__AVX512F__)
   return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -228,7 +229,7 @@ static DELINK_INLINE Vec Fma(Vec a, Vec b, Vec c) {
 #endif
 }
 
-// b where either is not a number, so that bounds do not hide one in b.
+// Returns b if either is NaN, so that bounds do not hide a NaN in b.
 static DELINK_INLINE Vec Max(Vec a, Vec b) {
 #if defined(__AVX512F__)
   return (Vec)_mm512_maskz_max_ps(0xFFFF, (__m512)a, (__m512)b);
@@ -248,8 +249,8 @@ static DELINK_INLINE Vec Min(Vec a, Vec b) {
 #endif
 }
 
-// 1 / a, for 2^-126 < |a| < 2^126, to a unit in the last place: division takes
-// several times as long.
+// 1 / a for 2^-126 < |a| < 2^126, to a unit in the last place. Several times as
+// fast as division.
 static DELINK_INLINE Vec Reciprocal(Vec a) {
 #if defined(__AVX512F__)
   const Vec near = (Vec)_mm512_maskz_rcp14_ps(0xFFFF, (__m512)a);

@@ -1,13 +1,13 @@
-// Tiles of registers, which Linux keeps for a process that has asked for them.
+// AMX's tile registers. A process must ask Linux for them.
 #pragma once
 
 namespace delink::cpu {
 
-// Asks the kernel for the tiles; 0, or what errno then is.
+// Asks Linux for the tiles. Returns 0, or errno.
 using AskForTiles = int (*)();
 
-// Whether a process may use tiles on a processor that has them; if not, says so
-// in the log.
+// Whether the process may use tiles, on a processor that has them. If not, logs
+// it.
 bool MayUseTiles(AskForTiles ask);
 
 // Whether this processor has tiles and products of bf16 on them, and this

@@ -31,7 +31,7 @@ void Matmul(Stream&, const MatmulArgs&);
 
 namespace {
 
-// AVX-512's kernels, but for products of bf16.
+// AVX-512's kernels, except for bf16 products.
 const Kernels& AmxBf16() {
   using Made = Composed<amx::Matmul<BFloat16>, avx512bf16::BiasGrad<BFloat16>,
                         avx512bf16::GeluForward<BFloat16>,

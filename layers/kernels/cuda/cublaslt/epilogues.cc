@@ -1,4 +1,4 @@
-// What cuBLASLt does beside a product, as far as it can be asked for.
+// Products with cuBLASLt's epilogues.
 #include <cstdint>
 
 #include "layers/kernels/cuda/cublaslt/products.h"
@@ -7,7 +7,7 @@
 namespace delink::cuda {
 namespace {
 
-// Whether GELU's epilogues can read `pre`, or write it, and are of this form.
+// Whether GELU's epilogues have this form and can read or write `pre`.
 template <typename Args>
 bool HasEpilogue(const Args& args) {
   constexpr int64_t kMultiple = 8;      // elements between rows
@@ -33,8 +33,8 @@ bool Products::Multiply(Stream& stream, const MatmulGeluBackwardArgs& args,
                    .operand = const_cast<void*>(args.pre)});
 }
 
-// cuBLASLt writes the sums: where they are to be added to something they go to
-// the end of the stream's scratch first.
+// cuBLASLt can only write the sums. If they must be added to db, they first go
+// to the end of the stream's scratch.
 bool Products::Multiply(Stream& stream, const MatmulBiasGradArgs& args,
                         DType dtype) {
   const MatmulArgs& product = args.product;

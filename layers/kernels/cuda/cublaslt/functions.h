@@ -1,4 +1,5 @@
-// cuBLASLt, opened at run time: what we use of it, by its own header's types.
+// The functions of cuBLASLt that we use, opened at run time, with the types of
+// its own header.
 #pragma once
 
 #include <cublasLt.h>
@@ -25,7 +26,7 @@ struct CublasLt {
   decltype(&cublasLtMatmul) matmul;
 };
 
-// NotFound says where it was looked for and how to mend it.
+// NotFound says where it was looked for and how to fix that.
 absl::StatusOr<CublasLt> OpenCublasLt();
 
 }  // namespace delink::cuda

@@ -1,4 +1,4 @@
-// Matrix products on CUDA: cuBLASLt's, and our own where it has none.
+// Matrix products on CUDA: cuBLASLt's, or our own if it has none.
 #include <cstdlib>
 #include <map>
 #include <memory>
@@ -19,8 +19,8 @@
 namespace delink::cuda {
 namespace {
 
-// Which epilogues DELINK_FUSE_MATMUL asks for: 1 for all, 0, or their names
-// with commas between.
+// The epilogues in DELINK_FUSE_MATMUL: 1 for all, 0 for none, or their names
+// separated by commas.
 std::optional<std::set<Epilogue>> FusedByEnvironment() {
   const char* const value = std::getenv("DELINK_FUSE_MATMUL");
   if (value == nullptr) return std::nullopt;
@@ -64,7 +64,7 @@ Products& ProductsOf(Stream& stream) {
 template <typename T>
 constexpr DType kType = std::is_same_v<T, float> ? DType::kF32 : DType::kBF16;
 
-// Whether cuBLASLt has made the product and what is beside it in one call.
+// Whether one call of cuBLASLt has done the product with its epilogue.
 template <typename T, typename Args>
 bool Fused(Stream& stream, const Args& args) {
   const MatmulArgs& product = args.product;

@@ -14,8 +14,8 @@
 namespace delink::cuda {
 namespace {
 
-constexpr int kProposals = 4;        // asked for, to use the first that runs
-constexpr int kTimedProposals = 16;  // asked for, to be timed
+constexpr int kProposals = 4;        // of which the first that runs is used
+constexpr int kTimedProposals = 16;  // of which the fastest is used
 constexpr int kRounds = 3, kRuns = 5;
 constexpr int kFusesFrom = 9;  // major of a device's capability
 
@@ -54,8 +54,8 @@ cublasLtEpilogue_t EpilogueOf(const MatmulProblem& p) {
   return CUBLASLT_EPILOGUE_DEFAULT;
 }
 
-// Whether cuBLASLt has nothing for it. Which types go with which epilogue its
-// documentation does not say in full: what it calls invalid it cannot do.
+// Whether cuBLASLt has no algorithm. Its documentation does not list all types
+// of an epilogue, so an invalid value also counts as none.
 bool Refused(cublasStatus_t status) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED ||
          status == CUBLAS_STATUS_INVALID_VALUE;
@@ -63,12 +63,12 @@ bool Refused(cublasStatus_t status) {
 
 }  // namespace
 
-// As cuBLASLt sees them: its A is our B.
+// In cuBLASLt's order: its A is our B.
 struct Products::Pointers {
   const void* a;
   const void* b;
   void* c;
-  const void* bias;  // or where the bias's gradient goes
+  const void* bias;  // or the bias's gradient
   void* aux;
 };
 
@@ -161,7 +161,7 @@ void Products::SetPointers(const Pointers& at, const Plan& plan) const {
 std::unique_ptr<Products::Plan> Products::MakePlan(
     const MatmulProblem& p) const {
   auto plan = std::make_unique<Plan>(library_);
-  // Stored rows of ours are columns of cuBLASLt's.
+  // Our stored rows are cuBLASLt's columns.
   const auto layout = [&](DType dtype, int64_t rows, int64_t columns,
                           int64_t ld) {
     cublasLtMatrixLayout_t made = nullptr;
@@ -185,7 +185,7 @@ std::unique_ptr<Products::Plan> Products::MakePlan(
   return plan;
 }
 
-// What cuBLASLt proposes, the best first; empty where it has nothing.
+// cuBLASLt's proposals, the best first; empty if it has none.
 Products::Proposals Products::Propose(const MatmulProblem& p, int64_t workspace,
                                       const Plan& plan) const {
   cublasLtMatmulPreference_t preference = nullptr;
@@ -235,7 +235,7 @@ cublasStatus_t Products::Run(const StreamInfo& stream, const Pointers& at,
                          static_cast<size_t>(plan.workspace), stream.handle);
 }
 
-// Seconds of one run of the plan's algorithm; nothing where it does not run.
+// Seconds of one run of the plan's algorithm; nothing if it does not run.
 std::optional<double> Products::Time(const StreamInfo& stream,
                                      const Pointers& at,
                                      const Plan& plan) const {
@@ -260,8 +260,8 @@ std::optional<double> Products::Time(const StreamInfo& stream,
   return 1e-3 * static_cast<double>(best) / kRuns;
 }
 
-// Times them on the operands, with a C of its own since the real one may be
-// added to. Nothing where there is no memory for that or none runs.
+// Times the proposals on the operands, with a separate C, since the product may
+// add to the real one. Nothing if there is no memory for it, or if none runs.
 std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
                                                   const MatmulProblem& p,
                                                   const Pointers& at,
@@ -270,7 +270,7 @@ std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
   const auto bytes = static_cast<size_t>(p.m * p.ldc * SizeOf(p.c_dtype));
   Pointers spare = at;
   if (cudaMalloc(&spare.c, bytes) != cudaSuccess) {
-    cudaGetLastError();  // it is no error of what comes next
+    cudaGetLastError();  // clears the error
     DELINK_LOG(kWarning) << "no memory to time a matrix product (" << bytes
                          << " bytes): cuBLASLt's first proposal is taken";
     return std::nullopt;
@@ -291,7 +291,7 @@ std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
   return choice;
 }
 
-// Whether the algorithm serves the plan; then it is the plan's.
+// If the algorithm works for the plan, gives it to the plan and returns true.
 bool Products::Accept(const MatmulChoice& choice, int64_t workspace,
                       Plan& plan) const {
   std::ranges::copy(choice.algorithm, plan.algorithm.data);
@@ -326,8 +326,8 @@ void Products::Choose(const StreamInfo& stream, const MatmulProblem& p,
   }
 }
 
-// A new plan's first run may find that an algorithm does not run after all:
-// then the next one is tried. False where none is left.
+// A new plan's first run may show that an algorithm does not run after all; it
+// then tries the next one. False if none is left.
 bool Products::RunFirst(const StreamInfo& stream, const MatmulProblem& p,
                         const Pointers& at, Plan& plan) const {
   if (!plan.found) return false;

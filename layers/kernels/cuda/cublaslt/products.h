@@ -1,20 +1,20 @@
-// Matrix products by cuBLASLt: one for each device.
+// Matrix products with cuBLASLt; each device has one object.
 //
-// cuBLASLt's matrices are column-major, so what it is asked for is
-// C^T = op(B)^T op(A)^T: a row-major matrix read as a column-major one is its
-// transpose. The bias, one number for each column of C, is then one for each
-// row of C^T, as cuBLASLt's epilogue has it.
+// cuBLASLt's matrices are column-major, and a row-major matrix read as a
+// column-major one is its transpose. So cuBLASLt computes
+// C^T = op(B)^T op(A)^T. The bias has one number for each column of C, that is
+// for each row of C^T, as cuBLASLt's epilogue expects.
 //
-// What an epilogue can do is GELU by tanh, where `pre` (aux in cuBLASLt's
-// words) can be read by 16 bytes; its derivative; and the gradient of a bias
-// beside that of a weight, in f32. Which of these there is an algorithm for
-// only the library knows, for each problem.
+// Epilogues can compute GELU with tanh, if `pre` (cuBLASLt's aux) can be read
+// by 16 bytes; its derivative; and the gradient of a bias together with that of
+// a weight, in f32. Only the library knows whether it has an algorithm for a
+// given problem.
 //
-// Arithmetic is f32 (no TF32), split sums included. An output is rounded once,
-// by some of cuBLASLt's kernels also before something is added to it.
-// The algorithm is the first that cuBLASLt proposes, or, with `timed`, the
-// fastest of several, timed when a problem is first met and kept
-// (matmul_choices.h). The same call gives the same bits.
+// Arithmetic is f32 (no TF32), split sums included. An output is rounded once;
+// some of cuBLASLt's kernels also round it before they add something to it.
+// The algorithm is the first that cuBLASLt proposes. With `timed` it is the
+// fastest of several, which are timed when a problem first occurs; the choice
+// is kept (matmul_choices.h). The same call gives the same bits.
 #pragma once
 
 #include <map>
@@ -36,21 +36,21 @@ class Products final : public Resident {
   struct Options {
     bool timed = false;
     std::string folder;  // of the choices' file; empty: they are not kept
-    // Epilogues that are asked for. Unless told otherwise all of them on
-    // devices of capability 9 and later: before, cuBLASLt's kernels with GELU
-    // in bf16 are slower than two.
+    // Epilogues to use. If not set: all on devices of capability 9 and later.
+    // On earlier ones cuBLASLt's kernels with GELU in bf16 are slower than two
+    // separate kernels.
     std::optional<std::set<Epilogue>> fused = {};
   };
 
-  // Of the current device.
+  // For the current device.
   Products(const CublasLt& library, const Options& options);
   ~Products() override;
 
-  // Enqueues the product on the stream and returns true; false where cuBLASLt
-  // has no algorithm for it. No dimension is 0. Thread-safe.
+  // Enqueues the product on the stream and returns true, or returns false if
+  // cuBLASLt has no algorithm for it. No dimension may be 0. Thread-safe.
   bool Multiply(Stream& stream, const MatmulArgs& args, DType dtype);
-  // The same with an epilogue; false also where there is none for it, or it is
-  // not to be asked for.
+  // The same with an epilogue. Returns false also if there is no epilogue for
+  // it, or if `fused` excludes it.
   bool Multiply(Stream& stream, const MatmulGeluArgs& args, DType dtype);
   bool Multiply(Stream& stream, const MatmulGeluBackwardArgs& args,
                 DType dtype);
@@ -59,11 +59,12 @@ class Products final : public Resident {
  private:
   struct Plan;
   struct Pointers;
-  // Of the stream's scratch, at its end: not for a product that sums.
+  // The end of the stream's scratch, for an epilogue's sums; the product itself
+  // does not use it.
   static constexpr int64_t kSumsBytes = int64_t{1} << 20;
 
-  // What an epilogue reads or writes: `pre`, or where the sums go, which are
-  // not added to what is there.
+  // The operand of an epilogue: `pre`, or the memory for the sums, which
+  // overwrite it.
   struct Beside {
     Epilogue epilogue = Epilogue::kNone;
     void* operand = nullptr;

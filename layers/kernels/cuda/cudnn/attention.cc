@@ -1,11 +1,10 @@
-// Attention by cuDNN's graphs (graphs.h). The library is opened at run time:
-// where there is none, or it refuses a call, the log says so once and our own
+// Attention with cuDNN's graphs (graphs.h). The library is opened at run time.
+// If there is none, or it refuses a call, the log says so once and our own
 // kernels do the work.
 //
 // A graph is built once for a shape, which takes some tenths of a second, and
-// kept with the device. The backward pass is asked for in its deterministic
-// form, unless the call says otherwise, and runs part by part
-// (attention_scratch.h).
+// kept with the device. The backward pass is deterministic unless the call says
+// otherwise, and runs part by part (attention_scratch.h).
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -34,7 +33,7 @@ class Cudnn final : public Resident {
  public:
   Cudnn() : missing_(Open().message()) {}
 
-  // Empty, or why there is none; who asks says so, and not the first call.
+  // Empty, or why there is no cuDNN. The caller reports it, not the first call.
   std::string Missing() {
     const MutexLock lock(mutex_);
     told_ = true;
@@ -64,10 +63,10 @@ class Cudnn final : public Resident {
   }
 
  private:
-  // Or why there is no handle.
+  // An error says why there is no handle.
   absl::Status Open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    // What cuDNN and, for its old versions, the front end open by their bare
-    // names: they find these. Who needs what is not there will say so.
+    // cuDNN and, for its old versions, the front end open these by their bare
+    // names. If one is missing, its user reports it.
     OpenNvrtc();
     (void)OpenCudaLibrary("libcudart.so.13");
     int device = 0, major = 0, minor = 0;
@@ -83,7 +82,7 @@ class Cudnn final : public Resident {
     return handle_.Create();
   }
 
-  // Null where cuDNN refuses the shape.
+  // Null if cuDNN refuses the shape.
   std::unique_ptr<AttentionGraph> Build(const GraphShape& shape, int64_t bytes)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     auto graph = std::make_unique<AttentionGraph>(shape, architecture_);

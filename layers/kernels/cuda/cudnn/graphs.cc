@@ -24,7 +24,7 @@ namespace {
 namespace fe = cudnn_frontend;
 using fe::graph::Graph;
 
-// What `call` says or throws.
+// The error that `call` returns or throws.
 template <typename Call>
 absl::Status Said(Call call) {
   try {

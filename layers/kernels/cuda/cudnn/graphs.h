@@ -1,8 +1,8 @@
-// cuDNN's graphs of attention. No device is needed to make one, nor to ask
-// cuDNN for a plan of it where a device's properties are known.
+// cuDNN's graphs of attention. Making one needs no device. Nor does asking
+// cuDNN for its plan, if the properties of a device are known.
 //
-// graphs.cc alone includes cuDNN's C++ front end, a header that takes half a
-// minute to compile, and catches what it throws.
+// Only graphs.cc includes cuDNN's C++ front end, a header that takes half a
+// minute to compile, and it catches the front end's exceptions.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@ struct cudnnContext;  // what a cudnnHandle_t points to
 
 namespace delink::cuda {
 
-// The tensors of a graph, by which a call gives it their addresses.
+// The tensors of a graph. A call gives their addresses by Uid.
 enum Uid : int64_t { kQ = 1, kK, kV, kO, kLse, kDo, kDq, kDk, kDv };
 
-// What a graph is made for: one call of cuDNN, that is `B`, `H` and `Hkv` of a
-// part. Strides are in elements.
+// The shape of one call of cuDNN; `B`, `H` and `Hkv` are those of a part.
+// Strides are in elements.
 struct GraphShape {
   bool backward;
   bool deterministic;  // of backward
@@ -38,7 +38,7 @@ struct GraphShape {
 GraphShape ShapeOf(const AttentionForwardArgs&);
 GraphShape ShapeOf(const AttentionBackwardArgs&, const AttentionPart&);
 
-// Before all else: what OpenCudaLibrary has opened as cuDNN.
+// Call it before all else, with the cuDNN that OpenCudaLibrary has opened.
 void UseCudnn(void* library);
 
 // A handle of cuDNN's on the thread's device.
@@ -59,20 +59,20 @@ class CudnnHandle {
 };
 
 // A graph and cuDNN's plan for it: bf16 with f32 statistics. Errors have
-// cuDNN's own words.
+// cuDNN's own messages.
 class AttentionGraph {
  public:
-  // For an architecture as 90 (compute capability 9.0).
+  // `architecture`: 90 for compute capability 9.0.
   AttentionGraph(const GraphShape&, int architecture);
   ~AttentionGraph();
 
-  // Has the plan made for the handle's device.
+  // Makes the plan for the handle's device.
   absl::Status Build(const CudnnHandle&);
-  // The same for a GPU that need not be there, whose properties are given as
-  // cuDNN writes them, in JSON. Unimplemented where this cuDNN writes others.
+  // The same for a GPU that need not be present, from its properties in cuDNN's
+  // JSON. Unimplemented: this cuDNN has another form of properties.
   absl::Status BuildFor(const std::string& properties);
   int64_t workspace() const { return workspace_; }  // bytes that the plan wants
-  // Enqueues it on the handle's stream; tensors' addresses are given by Uid.
+  // Enqueues it on the handle's stream; the tensors' addresses are by Uid.
   absl::Status Execute(const CudnnHandle&,
                        std::unordered_map<int64_t, void*> pointers,
                        void* workspace);
