@@ -24,9 +24,9 @@ namespace delink {
 
 class RunSetup {
  public:
-  // Locks the run's folder, reads and checks everything, and only then changes
-  // the folder. Collective: every rank returns the same. InvalidArgument: the
-  // options or the recipe are wrong.
+  // Reads and checks everything, and only then changes the run's folder. The
+  // folder is locked before it is first read. Collective: every rank returns
+  // the same. InvalidArgument: the options or the recipe are wrong.
   static absl::StatusOr<std::unique_ptr<RunSetup>> Create(
       const TrainOptions& options, const ModelList& models, World& world);
 

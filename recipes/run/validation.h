@@ -36,8 +36,8 @@ class Validator {
 
   // Validates every run.validate_every steps, at the last step, when the data
   // end, and with `force`. Adds the loss, the same on all ranks, to the
-  // position, unless only `force` (--until-step) caused this validation.
-  // Returns whether the loss is the lowest so far. Collective.
+  // position, unless `force` alone caused this validation. Returns whether the
+  // loss is the lowest so far. Collective.
   absl::StatusOr<bool> MaybeValidate(StageRun& stage, RunPosition& at,
                                      bool force);
 
