@@ -14,8 +14,8 @@
 
 namespace delink::huggingface {
 
-// Sampling settings and end-of-text ids. We do not use the file; it is copied
-// unchanged.
+// Sampling settings and end-of-text ids. We do not use it; import and export
+// copy it unchanged.
 inline constexpr char kGenerationConfig[] = "generation_config.json";
 
 struct ModelFolder {

@@ -22,9 +22,9 @@ double BestPeak(const std::string& path, const std::string& key,
                 double measured);
 
 // FLOP/s of a rank on `device`; on the CPU with `threads` threads, which this
-// process has. Returns the stored peak. Without one, or with `anew`, measures
-// now and returns the larger value. 0 if none is stored and the device has no
-// room to measure.
+// process has. Returns the stored peak. Without one, or with `anew` (once per
+// process), measures now and returns the larger value. 0 if none is stored and
+// the device has no room to measure.
 double RankPeak(Device& device, DType dtype, int threads, bool anew);
 
 class RunPeak {
