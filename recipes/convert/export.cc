@@ -276,7 +276,7 @@ absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
       return report;
     }
   }
-  // Names what is damaged, or another checkpoint that is intact.
+  // Finds what is damaged, or another checkpoint that is intact.
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
                           OpenSaved(options.in, models, options.threads));
   return Export(*saved, true, options, models);

@@ -67,7 +67,7 @@ absl::StatusOr<OutputFolder> OutputFolder::Begin(const std::string& out,
   // Again: another process may have finished meanwhile.
   if (PathExists(name)) {
     lock.reset();
-    ::rmdir(path.c_str());  // which somebody has made who has come too late
+    ::rmdir(path.c_str());  // made by the lock
     return IsThere(out);
   }
   DELINK_RETURN_IF_ERROR(CheckLeft(path));

@@ -1,4 +1,4 @@
-// The `gpt` kind of model: GPT-2's layout. Its keys in the [model] section.
+// The [model] section of the `gpt` kind, with GPT-2's layout.
 //
 // Token and learned position embedding; pre-norm blocks of causal attention
 // (grouped queries where kv_heads < heads) and a two-layer MLP; a final norm

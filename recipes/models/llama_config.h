@@ -1,5 +1,5 @@
-// The `llama` kind of model: what Llama 2 and 3, Qwen 2 and 3 and Mistral have
-// in common. Its keys in the [model] section.
+// The [model] section of the `llama` kind: what Llama 2 and 3, Qwen 2 and 3 and
+// Mistral have in common.
 //
 // Token embedding; pre-norm blocks of causal attention (rotary positions,
 // grouped queries) and a gated MLP (SwiGLU), RMS norms, no biases; a final norm

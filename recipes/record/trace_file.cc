@@ -159,7 +159,7 @@ absl::StatusOr<std::unique_ptr<TraceFile>> TraceFile::Create(
   return file;
 }
 
-// This rank's, each on a line of its own, with commas between them.
+// This rank's events, one per line, separated by commas.
 std::string TraceFile::Events() const {
   const int rank = world_->rank();
   std::string text = JsonText(Metadata(

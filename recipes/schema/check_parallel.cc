@@ -122,7 +122,7 @@ Most AtMost(const ParallelConfig& parallel, int64_t layers) {
           absl::StrCat("pipeline ", layers, " with schedule \"1f1b\"")};
 }
 
-// Checks that `layers` has an entry per piece.
+// Checks that chunks fit the schedule, and that no piece lacks a layer.
 bool CheckPieces(Section& document, const Recipe& recipe, size_t i) {
   const ParallelConfig& parallel = recipe.stages[i].parallel;
   const bool interleaved = parallel.schedule == PipelineSchedule::kInterleaved;
