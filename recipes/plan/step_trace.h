@@ -18,10 +18,10 @@
 namespace delink {
 
 struct TracedTime {
-  int64_t steps = 0;   // of this stage in the trace
-  double traced = 0;   // seconds between the ends of consecutive ones
-  double planned = 0;  // of a step over the links, until the next begins
-  std::vector<double> ends;      // by rank, for a step that begins at 0
+  int64_t steps = 0;         // of this stage in the trace
+  double traced = 0;         // seconds between the ends of consecutive ones
+  double planned = 0;        // of a step over the links, until the next begins
+  std::vector<double> ends;  // by rank, for a step that begins at 0
   std::vector<RankLanes> lanes;  // by pipeline stage
 };
 

@@ -31,8 +31,8 @@ struct StageFacts {
   int64_t depth = 0;  // blocks that it visits
   int64_t unique_parameters = 0;
   int64_t virtual_parameters = 0;
-  std::string ranks;      // their arrangement; empty: a single rank
-  MemoryAccount account;  // of the rank that has most
+  std::string ranks;                  // their arrangement; empty: a single rank
+  MemoryAccount account;              // of the rank that has most
   std::vector<PipelineRow> pipeline;  // empty without one
   double flops_per_token = 0;
   double loss = 0;  // on one fixed batch; only at a switch

@@ -91,8 +91,8 @@ class Generator {
   std::unique_ptr<Stream> own_stream_;  // if there are no `ranks`
   Stream* stream_;
   std::unique_ptr<StreamedWeights> weights_;
-  int64_t width_ = 0;  // of the residual stream, if `ranks` pass it on
-  std::vector<Layer> layers_;     // by place
+  int64_t width_ = 0;          // of the residual stream, if `ranks` pass it on
+  std::vector<Layer> layers_;  // by place
   std::vector<int32_t> context_;  // tokens; the layers know the first fed_
   size_t fed_ = 0;
   uint64_t drawn_ = 0;
