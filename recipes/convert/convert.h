@@ -1,4 +1,4 @@
-// `delink convert IN OUT`: models between the forms that they are kept in.
+// `delink convert IN OUT`: converts models between file formats.
 //
 //   checkpoint       -> folder of Hugging Face   export.h
 //   folder of Hugging Face -> checkpoint         import.h
@@ -18,29 +18,28 @@ namespace delink {
 
 enum class ModelForm : uint8_t { kDelink, kHuggingFace, kLlmC };
 
-// As --to has it: "delink", "huggingface", "llmc".
+// The word of --to: "delink", "huggingface", "llmc".
 std::string_view ToString(ModelForm form);
 
 struct ConvertOptions {
   std::string in;
   std::string out;  // must not exist
-  // Where not given: of a checkpoint Hugging Face's, of what is not one a
-  // checkpoint.
+  // If omitted: Hugging Face for a checkpoint, a checkpoint for anything else.
   std::optional<ModelForm> to = {};
-  // Of what is written; fp32 where not given. Checkpoints have no other.
+  // The dtype of the output; fp32 if omitted. Checkpoints support no other.
   std::optional<safetensors::Type> dtype = {};
-  // Of a folder of Hugging Face alone; kShardBytes, and as many as cores, where
-  // not given.
+  // For a Hugging Face folder only. If omitted: kShardBytes, and a thread per
+  // core.
   std::optional<int64_t> shard_bytes = {};
   std::optional<int> threads = {};
   bool dry_run = false;
-  // Told of values that are done and values in all, now and then; optional.
+  // Called now and then with the values done and in all; optional.
   std::function<void(int64_t done, int64_t all)> progress = {};
 };
 
-// What was done, or in a dry run would be: for people, lines. InvalidArgument:
-// forms between which there is no way, or a dtype, shards or threads that the
-// form does not have; else as the headers above say.
+// Lines for people: what was done or, in a dry run, would be. InvalidArgument:
+// an unsupported pair of forms, or a dtype, shards or threads that the form
+// does not support; other errors as in the headers above.
 absl::StatusOr<std::string> Convert(const ConvertOptions& options,
                                     const ModelList& models);
 

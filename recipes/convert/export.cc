@@ -47,8 +47,8 @@ std::string_view DtypeName(Type dtype) {
 
 using SmallFiles = std::map<std::string, std::string>;  // by name
 
-// As the model came with it: its ids are then those of its tokenizer, which has
-// come with it too. Else the ids alone.
+// The imported file, if there is one: its ids fit the tokenizer, which was
+// imported too. Else a new one with the ids only.
 absl::StatusOr<std::string> GenerationConfig(
     const SavedModel& saved, const HuggingFaceTokenizer& tokenizer) {
   const std::string kept =
@@ -77,14 +77,14 @@ absl::StatusOr<SmallFiles> MakeSmallFiles(const SavedModel& saved,
     notes.push_back(
         "the checkpoint has ids without a tokenizer: nothing says what text "
         "they are of");
-    // Of a model that came without a tokenizer, the id that ends documents was
-    // not said but taken where it is the last (IdsTokenizer).
+    // If a model was imported without a tokenizer and the id that ends
+    // documents is the last one, IdsTokenizer may have assumed it.
     const int64_t last = saved.recipe().model->vocab - 1;
     if (!saved.run().imported.empty() && tokenizer.end == last) {
       tokenizer.end = -1;
     }
   }
-  // What is not said is taken for what the family's own first model had.
+  // `transformers` gives missing keys the values of the family's first model.
   const auto id = [](int32_t token) {
     return token < 0 ? ordered_json() : ordered_json(token);
   };
@@ -103,8 +103,8 @@ absl::StatusOr<SmallFiles> MakeSmallFiles(const SavedModel& saved,
   return files;
 }
 
-// Which values go where, in a line each. Another program's table, or one that
-// has changed, may give other tensors the same names and shapes.
+// The mapping of values, a line each. Another program's table, or a changed
+// one, may map the same names and shapes to other tensors.
 std::string TableOf(const ExportPlan& exported) {
   std::string table = absl::StrCat(exported.pairs, "\n");
   for (const LogicalTensor* const tensor : exported.moves) {
@@ -121,7 +121,7 @@ std::string TableOf(const ExportPlan& exported) {
   return table;
 }
 
-// What OUT.tmp is of.
+// The origin of OUT.tmp.
 absl::StatusOr<std::string> OriginOf(const SavedModel& saved,
                                      const ExportOptions& options,
                                      const ExportPlan& exported) {
@@ -137,8 +137,8 @@ absl::StatusOr<std::string> OriginOf(const SavedModel& saved,
   return JsonText(origin, 2) + "\n";
 }
 
-// A checkpoint that goes out. Its writers' files are `verified`, or are to be
-// while they are read.
+// A checkpoint to export. Its writers' files are `verified`, or will be while
+// they are read.
 struct Source {
   const SavedModel& saved;
   const Layout& layout;
@@ -214,8 +214,8 @@ ExportReport ReportOf(const SavedModel& saved, const ExportOptions& options,
 absl::StatusOr<ExportReport> Export(const SavedModel& saved, bool verified,
                                     const ExportOptions& options,
                                     const ModelList& models) {
-  // Nothing is shared, so that each layer asks for its own: what the checkpoint
-  // has as a link is read as what that leads to.
+  // Nothing is shared, so each layer asks for its own tensors. A link of the
+  // checkpoint is read as its target.
   const Layout layout =
       Layout::Create(saved.registry(), saved.blocks(),
                      {.visited = saved.sharing().visited}, {});
@@ -249,8 +249,8 @@ absl::StatusOr<ExportReport> Export(const SavedModel& saved, bool verified,
   return report;
 }
 
-// Of a checkpoint that is verified while it is read. Whatever else goes wrong
-// than the writing may be damage.
+// For a checkpoint that is verified while it is read. Any error other than of
+// writing may be caused by damage.
 absl::StatusOr<ExportReport> ExportUnread(const ExportOptions& options,
                                           const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(const std::string path,
@@ -276,7 +276,7 @@ absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
       return report;
     }
   }
-  // What it is that is damaged, or another checkpoint that is not.
+  // Finds what is damaged, or another checkpoint that is intact.
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
                           OpenSaved(options.in, models, options.threads));
   return Export(*saved, true, options, models);

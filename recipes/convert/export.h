@@ -1,9 +1,9 @@
-// `delink convert CHECKPOINT OUT`: a checkpoint as a folder of Hugging Face,
-// which `transformers` loads: config.json, generation_config.json, the
+// `delink convert CHECKPOINT OUT`: writes a checkpoint as a Hugging Face folder
+// that `transformers` loads: config.json, generation_config.json, the
 // tokenizer's files, safetensors, and SHA256SUMS of all of them.
 //
-// Each layer goes out with weights of its own, also where the checkpoint shares
-// them; blocks that its stage does not visit are not part of the model.
+// Each layer gets its own weights, even if the checkpoint shares them. Blocks
+// that its stage does not visit are left out.
 #pragma once
 
 #include <cstdint>
@@ -23,9 +23,9 @@ struct ExportOptions {
   std::string out;  // must not exist
   safetensors::Type dtype = safetensors::Type::kF32;  // one with values
   int64_t shard_bytes = safetensors::kShardBytes;
-  int threads = 1;       // some of which wait for the disk
-  bool dry_run = false;  // everything is checked, nothing written
-  // Told of values that are done and values in all, now and then; optional.
+  int threads = 1;       // some of them wait for the disk
+  bool dry_run = false;  // check everything, write nothing
+  // Called now and then with the values done and in all; optional.
   std::function<void(int64_t done, int64_t all)> progress = {};
 };
 
@@ -45,22 +45,21 @@ struct ExportReport {
   std::vector<Tensor> tensors;
   int64_t parameters = 0, bytes = 0;  // of all tensors
   std::vector<FileSum> files;         // what was written
-  // What is to be known besides, a sentence each.
+  // Further remarks, a sentence each.
   std::vector<std::string> notes;
 };
 
-// A piece of a tensor at a time, however large the model: some tens of MiB a
-// thread. The checkpoint is verified while it is read, or first where it cannot
-// be so.
-// What was cut short (OUT.tmp) is gone on with where it is of the same
-// checkpoint, dtype and program: files that are whole stay. On any failure
-// nothing is left at options.out, nor in OUT.tmp. InvalidArgument: a model that
-// no family of its kind expresses, with each one's reason; a value that is too
-// large for the dtype. AlreadyExists: options.out is there.
+// Holds a piece of a tensor at a time, however large the model: some tens of
+// MiB per thread. The checkpoint is verified while it is read, or before if
+// that is not possible. An interrupted export (OUT.tmp) continues if it has the
+// same checkpoint, dtype and program; its complete files stay. After a failure
+// nothing is left at options.out or in OUT.tmp. InvalidArgument: no family of
+// the model's kind can express it, with each family's reason; a value too large
+// for the dtype. AlreadyExists: options.out exists.
 absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
                                                const ModelList& models);
 
-// For people, lines; every tensor where nothing was written.
+// Lines for people; lists every tensor if nothing was written.
 std::string ToString(const ExportReport& report);
 
 }  // namespace delink

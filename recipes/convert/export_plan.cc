@@ -20,7 +20,7 @@ using huggingface::Piece;
 using nlohmann::ordered_json;
 using safetensors::Type;
 
-// The first family of the model's kind that has such a model.
+// The first family of the model's kind that can express the model.
 absl::Status ChooseFamily(const std::string& path, const ModelConfig& config,
                           const ModelList& models, ExportPlan& plan) {
   const std::string kind(config.kind());

@@ -1,5 +1,5 @@
-// A checkpoint as a family of Hugging Face has it: which tensors go out, and
-// which of ours each is. Nothing of the values is read.
+// Plans a checkpoint's export to a Hugging Face family: the tensors to write,
+// and the tensor of ours that each comes from. Reads no values.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ struct ExportPlan {
   std::string config;  // the family's part of config.json
   int64_t pairs = 0;   // as SafetensorsSink's
   std::vector<safetensors::PlannedTensor> tensors;
-  std::vector<std::string> ours;            // of each, the tensor of ours
-  std::vector<const LogicalTensor*> moves;  // those of ours, each once
+  std::vector<std::string> ours;            // by tensor, its tensor of ours
+  std::vector<const LogicalTensor*> moves;  // tensors of ours, each once
   ExportTargets targets;                    // of these
 };
 
-// Of the blocks that the checkpoint visits. `layout`: of the saved model,
-// shared by nobody; it and `models` outlive the plan. InvalidArgument: no
-// family of the model's kind has such a model.
+// Plans the blocks that the checkpoint visits. `layout`: of the saved model,
+// without sharing; it and `models` outlive the plan. InvalidArgument: no family
+// of the model's kind can express the model.
 absl::StatusOr<ExportPlan> PlanExport(const SavedModel& saved,
                                       const Layout& layout,
                                       const ModelList& models,

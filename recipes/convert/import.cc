@@ -25,8 +25,8 @@ namespace {
 using huggingface::FolderValues;
 using huggingface::ModelFolder;
 
-// The folder's tokenizer; that of ids where there is none that can be used, and
-// a note that says so.
+// The folder's tokenizer. If it has no usable one, a tokenizer of ids, and a
+// note that says so.
 std::unique_ptr<Tokenizer> TokenizerOf(const ModelFolder& folder,
                                        ImportReport& report) {
   const int64_t vocab = folder.config->vocab;
@@ -45,8 +45,7 @@ std::unique_ptr<Tokenizer> TokenizerOf(const ModelFolder& folder,
   return IdsTokenizer(vocab, folder.end_of_text);
 }
 
-// Its generation_config.json, if it has one that can be read; a note where it
-// cannot.
+// Its generation_config.json, if there is one; a note if it cannot be read.
 CheckpointFiles FilesOf(const ModelFolder& folder, ImportReport& report) {
   constexpr int64_t kLargest = 1 << 20;
   const std::string path =

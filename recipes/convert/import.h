@@ -1,6 +1,6 @@
-// `delink convert FOLDER OUT` of a Hugging Face folder: a checkpoint of its
-// weights, step-00000000, which --init, eval, generate, inspect and delink take
-// and --resume refuses.
+// `delink convert FOLDER OUT` for a Hugging Face folder: writes its weights as
+// a checkpoint, step-00000000. --init, eval, generate, inspect and delink
+// accept it; --resume refuses it.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ namespace delink {
 struct ImportOptions {
   std::string in;        // the folder
   std::string out;       // must not exist
-  bool dry_run = false;  // everything is checked, nothing written
-  // A checkpoint's values are in one file for each so many bytes of them, at
-  // most 16, each written by a thread of its own.
+  bool dry_run = false;  // check everything, write nothing
+  // The checkpoint has one file of values per `file_bytes`, but at most 16.
+  // Each is written by its own thread.
   int64_t file_bytes = int64_t{1} << 30;
-  // Told of values that are done and values in all, now and then, by one thread
-  // at a time; optional.
+  // Called now and then, by one thread at a time, with the values done and in
+  // all; optional.
   std::function<void(int64_t done, int64_t all)> progress = {};
 };
 
@@ -30,7 +30,7 @@ struct ImportReport {
   struct Tensor {
     std::string ours;
     std::vector<int64_t> shape;
-    std::vector<std::string> theirs;  // what it is stacked of, in order
+    std::vector<std::string> theirs;  // the tensors stacked in it, in order
     std::string dtype;                // of the first of them: "BF16"
     int64_t bytes = 0;                // in the checkpoint
   };
@@ -43,19 +43,19 @@ struct ImportReport {
   int64_t bytes = 0;
   bool written = false;
   std::vector<FileSum> files;  // of the step folder, where written
-  // What is to be known besides, a sentence each: a tokenizer that could not be
-  // taken along.
+  // Further remarks, a sentence each, such as a tokenizer that could not be
+  // converted.
   std::vector<std::string> notes;
 };
 
-// A piece of a tensor at a time, however large the model. Written as OUT.tmp
-// (output_folder.h): on any failure nothing is left at options.out, nor there.
-// AlreadyExists: options.out is there. Bad folders are refused as
-// huggingface::OpenModelFolder and FolderValues::Open say.
+// Holds a piece of a tensor at a time, however large the model. Writes to
+// OUT.tmp first (output_folder.h); after a failure nothing is left there or at
+// options.out. AlreadyExists: options.out exists. Errors of the folder are
+// those of huggingface::OpenModelFolder and FolderValues::Open.
 absl::StatusOr<ImportReport> ImportHuggingFace(const ImportOptions& options,
                                                const ModelList& models);
 
-// For people, lines; every tensor where nothing was written.
+// Lines for people; lists every tensor if nothing was written.
 std::string ToString(const ImportReport& report);
 
 }  // namespace delink

@@ -22,12 +22,12 @@ namespace delink {
 namespace {
 
 constexpr char kFamily[] = "GPT-2 of llm.c";
-// In OUT.tmp: nothing of it is ever gone on with.
+// For OUT.tmp. An interrupted export is never continued.
 constexpr char kOrigin[] = "a model file of llm.c\n";
 constexpr char kValues[] = "values";
 
-// The tensors of a checkpoint by what they are called in a model of the blocks
-// that it visits alone.
+// The tensors of a checkpoint, by their names in a model of only the visited
+// blocks.
 std::map<std::string, const LogicalTensor*> ByPlace(const Layout& layout) {
   std::map<std::string, std::string> names;
   for (int place = 1; place <= layout.depth(); ++place) {
@@ -45,7 +45,7 @@ std::map<std::string, const LogicalTensor*> ByPlace(const Layout& layout) {
   return tensors;
 }
 
-// A model that goes out.
+// A model to export.
 struct Outgoing {
   const SavedModel& saved;
   const Layout& layout;
@@ -127,7 +127,7 @@ absl::StatusOr<ExportReport> ExportLlmC(const ExportOptions& options,
   }
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
                           OpenSaved(options.in, models, options.threads));
-  // Of each layer its own tensors, also where the checkpoint has links.
+  // Each layer's own tensors, even if the checkpoint has links.
   const Layout layout =
       Layout::Create(saved->registry(), saved->blocks(),
                      {.visited = saved->sharing().visited}, {});

@@ -34,7 +34,7 @@ int64_t Padded(int64_t vocab) {
   return (vocab + kRowsMultiple - 1) / kRowsMultiple * kRowsMultiple;
 }
 
-// How many values a file has, also where no integer is large enough.
+// The number of values in a file, even beyond the range of integers.
 double Size(const Header& h) {
   const auto C = static_cast<double>(h.dim);
   const auto rows = static_cast<double>(h.rows + h.max_seq);

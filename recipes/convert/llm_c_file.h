@@ -1,12 +1,12 @@
 // The model files of llm.c: GPT-2, as its train_gpt2.py and train_gpt2cu write
-// it and read it.
+// and read it.
 //
-// 256 int32, of which the first eight count: the magic 20240326, a version (3:
-// fp32, 5: bf16), positions, tokens, layers, heads, width, rows of the token
-// embedding. Then all values, of one type: each kind of tensor for all layers,
-// one after the other, before the next kind. Rows of the token embedding beyond
-// the tokens are zeros, so that there is a multiple of 128. Everything is
-// little-endian; matrices are [out, in], as ours.
+// The header is 256 int32; the first eight are used: the magic 20240326, a
+// version (3: fp32, 5: bf16), positions, tokens, layers, heads, width, rows of
+// the token embedding. Then all values follow, of one type: each kind of tensor
+// for all layers in order, then the next kind. The token embedding is padded
+// with rows of zeros to a multiple of 128 rows. Everything is little-endian;
+// matrices are [out, in], as ours.
 #pragma once
 
 #include <cstdint>
@@ -36,31 +36,31 @@ struct Header {
 
 struct Tensor {
   std::string ours;    // "blocks/0/norm1/weight"
-  std::string theirs;  // "ln1w[0]", as its C calls them
-  int64_t first = 0;   // among the values of the file
-  int64_t count = 0;   // of ours: without rows that fill up
+  std::string theirs;  // "ln1w[0]", the name in its C code
+  int64_t first = 0;   // index of its first value in the file
+  int64_t count = 0;   // of ours: without padding rows
 };
 
-// In the order of the file; how many values a file has.
+// The tensors in the order of the file; the number of values in a file.
 std::vector<Tensor> TensorsOf(const Header& header);
 int64_t ValuesIn(const Header& header);
 
-// The model of a file, everything resolved; and the other way: InvalidArgument,
-// with a line for each reason, where llm.c has no such model. `path`: what has
-// the model, for messages.
+// The model of a file, with everything resolved; and the header of a model.
+// InvalidArgument, with a line for each reason: llm.c cannot express the model.
+// `path`: where the model is from, for messages.
 GptConfig ConfigOf(const Header& header);
 absl::StatusOr<Header> HeaderOf(const std::string& path,
                                 const ModelConfig& config,
                                 safetensors::Type type);
 
-// Whether a file begins as one.
+// Whether a file begins with the magic.
 bool IsModelFile(const std::string& path);
 
-// The tensors of a file as the source of a move, as f32, whole on one rank.
+// The tensors of a file as the source of a move: as f32, all on one rank.
 class Values final : public ValueSource {
  public:
-  // InvalidArgument: no such file, of another version, or of sizes that no
-  // model has; DataLoss: shorter or longer than it says.
+  // InvalidArgument: not such a file, another version, or impossible sizes;
+  // DataLoss: shorter or longer than the header says.
   static absl::StatusOr<Values> Open(const std::string& path);
 
   const Header& header() const { return header_; }
@@ -82,18 +82,17 @@ class Values final : public ValueSource {
   std::map<std::string, Tensor> tensors_;  // by our names
 };
 
-// A file as the sink of moves that come in the order of TensorsOf.
+// A file as the sink of moves, which must be in the order of TensorsOf.
 class Sink final : public ValueSink {
  public:
   // Replaces what is at `path`.
   static absl::StatusOr<Sink> Create(const std::string& path,
                                      const Header& header);
 
-  // The next moves are to this tensor; zeros go before it where it begins
-  // further on.
+  // The next moves are to this tensor. Fills a gap before it with zeros.
   absl::Status Begin(const Tensor& tensor);
-  // Once all tensors are written: what is left is filled up, and all synced.
-  // The name is the path.
+  // Call after all tensors. Fills the rest with zeros and syncs the file. The
+  // name in the result is the path.
   absl::StatusOr<FileSum> Finish();
 
   DType type(const Field&) const override { return DType::kF32; }

@@ -15,11 +15,11 @@ using safetensors::Writer;
 
 namespace {
 
-// Values that a thread moves at a time, and takes on next: of a matrix that is
-// transposed enough rows that what is written of each column is a few kB.
+// Values that a thread takes and moves at a time. For a transposed matrix these
+// are enough rows that each column is written in pieces of a few kB.
 constexpr int64_t kPiece = int64_t{1} << 20;
 
-// Whether all of a tensor is in files that were there already.
+// Whether existing files hold all of a tensor.
 bool IsDone(const LogicalTensor& tensor, const ExportPlan& plan,
             const Writer& writer) {
   const std::vector<ExportTarget>& to = plan.targets.at(tensor.name);
@@ -82,8 +82,8 @@ absl::Status Movement::Work() {
   return absl::OkStatus();
 }
 
-// Nothing where none is left, or somebody has failed. In the order of the
-// files, so that what is next for their digests comes next.
+// Nothing if none is left or a thread has failed. Parts are in the order of the
+// files, which is the order of their digests.
 std::optional<Movement::Part> Movement::Next() {
   const MutexLock lock(mutex_);
   if (!status_.ok()) return std::nullopt;

@@ -1,5 +1,5 @@
-// Moves the values of a checkpoint into safetensors files, tensor by tensor,
-// each by one of some threads.
+// Moves the values of a checkpoint into safetensors files with several threads,
+// each of which takes the next piece of a tensor.
 #pragma once
 
 #include <atomic>
@@ -26,13 +26,12 @@ class Movement {
   Movement(ValueSource& values, const ExportPlan& plan,
            safetensors::Writer& writer);
 
-  // The tensors of ours that it moves: others are in files that were there
-  // already.
+  // The tensors of ours to move. The others are in files that exist already.
   static std::vector<const LogicalTensor*> Missing(
       const ExportPlan& plan, const safetensors::Writer& writer);
 
-  // Once. What is in files that were there already is passed over. `progress`
-  // may be empty; this thread calls it.
+  // Call once. Skips what existing files hold. `progress` may be empty; this
+  // thread calls it.
   absl::Status Go(int threads,
                   const std::function<void(int64_t, int64_t)>& progress);
 
@@ -55,7 +54,7 @@ class Movement {
   std::atomic<int64_t> done_ = 0;
   Mutex mutex_;
   std::condition_variable finished_;
-  // What nobody has taken on: of which tensor, from which row on.
+  // The next piece to take: its tensor, and its first row.
   size_t next_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t row_ ABSL_GUARDED_BY(mutex_) = 0;
   int working_ ABSL_GUARDED_BY(mutex_) = 0;

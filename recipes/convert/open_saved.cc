@@ -9,7 +9,7 @@ namespace delink {
 
 absl::StatusOr<std::unique_ptr<SavedModel>> OpenSaved(
     const std::string& checkpoint, const ModelList& models, int threads) {
-  // The ranks' threads are over before it is read, and all found the same.
+  // The ranks' threads have ended before it is read, and all found the same.
   std::string path;
   absl::Status found;
   const absl::Status ranks = RunRanks(threads, [&](Communicator& comm) {

@@ -1,4 +1,4 @@
-// A checkpoint that is to go out, opened once it is verified.
+// Opens a checkpoint for export, after it is verified.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace delink {
 
-// As SavedModel::Open; digests of its files are taken side by side, by so many
-// threads.
+// As SavedModel::Open, but `threads` threads compute the digests of its files
+// in parallel.
 absl::StatusOr<std::unique_ptr<SavedModel>> OpenSaved(
     const std::string& checkpoint, const ModelList& models, int threads);
 

@@ -21,7 +21,7 @@ absl::Status IsThere(const std::string& out) {
       absl::StrCat(out, ": is there already; name another"));
 }
 
-// That OUT.tmp is not there, empty, or was cut short.
+// Checks that OUT.tmp is missing, empty or interrupted work.
 absl::Status CheckLeft(const std::string& path) {
   if (!PathExists(path)) return absl::OkStatus();
   const auto names = ListDirectory(path);
@@ -40,7 +40,8 @@ absl::Status CheckLeft(const std::string& path) {
                    "remove it, or name another folder"));
 }
 
-// All but the lock; what it is of last, so that it is known until then.
+// Removes everything except the lock. The origin is last, so that it is known
+// until then.
 absl::Status Empty(const std::string& path) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                           ListDirectory(path));
@@ -63,10 +64,10 @@ absl::StatusOr<OutputFolder> OutputFolder::Begin(const std::string& out,
   DELINK_RETURN_IF_ERROR(CheckLeft(path));
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<FolderLock> lock,
                           FolderLock::Take(path));
-  // Again: whoever was at work may have been done meanwhile.
+  // Again: another process may have finished meanwhile.
   if (PathExists(name)) {
     lock.reset();
-    ::rmdir(path.c_str());  // which somebody has made who has come too late
+    ::rmdir(path.c_str());  // made by the lock
     return IsThere(out);
   }
   DELINK_RETURN_IF_ERROR(CheckLeft(path));
@@ -79,7 +80,7 @@ absl::StatusOr<OutputFolder> OutputFolder::Begin(const std::string& out,
   return OutputFolder(name, path, std::move(lock));
 }
 
-// The lock is given up last: whoever takes it then finds OUT there.
+// Releases the lock last, so that the next process to take it finds OUT.
 absl::Status OutputFolder::Publish() {
   DELINK_RETURN_IF_ERROR(SyncDirectory(path_));
   if (PathExists(out_)) return IsThere(out_);
@@ -101,7 +102,7 @@ void OutputFolder::Discard() {
     DELINK_LOG(kWarning) << std::string(status.message());
   }
   lock_.reset();
-  // Of one that was there already the lock leaves the folder.
+  // If the folder existed before, the lock does not remove it.
   ::rmdir(path_.c_str());
 }
 

@@ -1,9 +1,9 @@
-// A folder that is OUT.tmp while it is written, and OUT once it is whole: so
-// nothing that was half written is ever called OUT.
+// A folder that is called OUT.tmp while it is written, and OUT once it is
+// complete. So OUT is never half written.
 //
-// Work that was cut short is gone on with by who wants the very same: a file in
-// it says what it is made of. It is told from a folder that somebody has called
-// OUT.tmp by its lock, which no folder that is whole has.
+// Interrupted work continues if the next command wants exactly the same; a file
+// in the folder says what it is made from. A lock file tells OUT.tmp from a
+// user's folder of that name. A complete folder has no lock file.
 #pragma once
 
 #include <memory>
@@ -17,24 +17,24 @@ namespace delink {
 
 class OutputFolder {
  public:
-  // What the file is called that says it, in OUT as well.
+  // The name of that file, in OUT as well.
   static constexpr char kOrigin[] = "delink.json";
 
-  // `origin`: its text. Where OUT.tmp is of another origin it is begun afresh.
-  // AlreadyExists: OUT is there, or OUT.tmp and another process is at work in
-  // it, or it is nothing that was cut short.
+  // `origin`: the text of that file. If OUT.tmp has another origin, it is
+  // started afresh. AlreadyExists: OUT exists; another process is writing
+  // OUT.tmp; or OUT.tmp is not interrupted work.
   static absl::StatusOr<OutputFolder> Begin(const std::string& out,
                                             const std::string& origin);
 
   // OUT.tmp.
   const std::string& path() const { return path_; }
 
-  // Makes it OUT. All in it is synced. AlreadyExists: somebody else has made
-  // OUT meanwhile.
+  // Renames it to OUT. Its files must be synced. AlreadyExists: OUT was created
+  // meanwhile.
   absl::Status Publish();
-  // Makes one file of it OUT, and removes the rest.
+  // Renames one of its files to OUT and removes the rest.
   absl::Status PublishFile(const std::string& name);
-  // Removes it, as far as that goes.
+  // Removes it, as far as possible.
   void Discard();
 
  private:

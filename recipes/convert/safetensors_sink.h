@@ -1,6 +1,6 @@
-// Safetensors files as the sink of a move: our parameters go where a family's
-// table has them, taken apart, transposed, in the order of its heads, and
-// rounded, each piece by itself.
+// Safetensors files as the sink of a move. Each piece of our parameters is
+// unstacked, transposed, put in the family's order of rows, and rounded, as the
+// family's table says.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace delink {
 
-// A tensor of theirs that is rows of one of ours.
+// A tensor of theirs that consists of rows of one of ours.
 struct ExportTarget {
   size_t tensor = 0;  // in the writer's plan
   huggingface::Piece piece;
@@ -29,22 +29,22 @@ using ExportTargets = std::map<std::string, std::vector<ExportTarget>>;
 
 class SafetensorsSink final : public ValueSink {
  public:
-  // Writer and targets outlive this; several sinks may share them, one a
+  // The writer and targets outlive this; several sinks may share them, one per
   // thread. `pairs`: the width of heads whose elements 2 i and 2 i + 1 turn
   // together; 0: none do (Family::interleaved). `written` counts values.
   SafetensorsSink(safetensors::Writer& writer, const ExportTargets& targets,
                   int64_t pairs, std::atomic<int64_t>& written)
       : writer_(writer), targets_(targets), pairs_(pairs), written_(written) {}
 
-  // Wants no more than these of the tensor that comes next.
+  // Restricts the next tensor to this rectangle.
   void Only(const Rect& rect) { only_ = rect; }
 
   // kParameters alone.
   DType type(const Field&) const override { return DType::kF32; }
   Descriptor Wants(const Field& field,
                    const LogicalTensor& tensor) const override;
-  // InvalidArgument: a value that is finite and too large for the type of the
-  // files. What is in files that are done is passed over.
+  // InvalidArgument: a finite value that is too large for the type of the
+  // files. Skips values of files that are complete.
   absl::Status Write(const Field& field, const LogicalTensor& tensor,
                      const Extent& extent, const void* values) override;
 
@@ -69,7 +69,7 @@ class SafetensorsSink final : public ValueSink {
   const int64_t pairs_;
   std::atomic<int64_t>& written_;
   std::optional<Rect> only_;  // else all
-  // Of a piece, on the way.
+  // Scratch for one piece.
   std::vector<float> moved_;
   std::vector<char> narrow_;
 };

@@ -1,5 +1,5 @@
-// A source that is whole on each of some ranks, which are threads of one
-// process.
+// A source shared by ranks that are threads of one process. Each rank has all
+// values.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,12 @@
 
 namespace delink {
 
-// Thread-safe where the source's Read is.
+// Thread-safe if the source's Read is.
 class SharedValues final : public ValueSource {
  public:
-  // All outlive this; `layout`: as the values are written, each once.
-  // `progress` may be empty; it is told of values, by one thread at a time.
+  // The arguments outlive this. `layout`: of the written values, each of which
+  // is written once. `progress` may be empty; it is called by one thread at a
+  // time, with values done and in all.
   SharedValues(ValueSource& values, const Layout& layout,
                const std::function<void(int64_t, int64_t)>& progress);
 

@@ -1,4 +1,4 @@
-// Lines for people, in columns.
+// Text in columns, for people.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace delink {
 
-// A line a row, of as many cells each. Cells of a column are as wide as the
-// widest; numbers are at its right.
+// A line per row; all rows have the same number of cells. A column is as wide
+// as its widest cell. Numbers are right-aligned.
 std::string TextTable(const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace delink

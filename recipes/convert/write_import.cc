@@ -28,7 +28,7 @@
 namespace delink {
 namespace {
 
-// What the checkpoint says of itself, and its small files.
+// The checkpoint's header and small files.
 struct Sayings {
   CheckpointHeader header;
   CheckpointFiles files;
@@ -57,8 +57,8 @@ absl::StatusOr<Sayings> Describe(const ImportedModel& model,
   return sayings;
 }
 
-// Writes as many files as the model is large, each by a thread of its own: so
-// some are digested, which takes longest, while others are written.
+// Writes a number of files that grows with the model, each by its own thread.
+// So some are digested, which takes longest, while others are written.
 absl::Status WriteFiles(const ImportOptions& options,
                         const ImportedModel& model, const Sayings& sayings,
                         const std::string& folder) {
@@ -91,8 +91,8 @@ absl::Status WriteFiles(const ImportOptions& options,
   return ranks;
 }
 
-// That the disk has room for so many bytes, where the file system can tell:
-// then nothing is begun that cannot be done.
+// Checks that the disk has room for `bytes`, if the file system can tell,
+// before anything is written.
 absl::Status CheckRoom(const std::string& folder, int64_t bytes) {
   const std::string path = JoinPath(folder, "room");
   const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
@@ -107,7 +107,7 @@ absl::Status CheckRoom(const std::string& folder, int64_t bytes) {
                    absl::StrCat("make room for ", bytes, " bytes"));
 }
 
-// What OUT.tmp is of. A checkpoint is begun afresh in any case.
+// The origin of OUT.tmp. An import always starts afresh.
 std::string OriginOf(const ImportedModel& model) {
   nlohmann::ordered_json origin;
   origin["program"] = BuildLine();

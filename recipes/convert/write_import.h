@@ -1,5 +1,5 @@
-// What all ways into a checkpoint have in common: a model that comes from
-// elsewhere is written as step-00000000, weights only.
+// The part that all imports share: writes the imported weights as the
+// checkpoint step-00000000.
 #pragma once
 
 #include <cstdint>
@@ -22,23 +22,23 @@ struct ImportedModel {
   std::string what;  // "a Hugging Face model of the family llama"
   const ModelConfig* config = nullptr;
   const Tokenizer* tokenizer = nullptr;
-  const Layout* layout = nullptr;  // of one rank, of which nothing is shared
-  // Of its tensors; Read is thread-safe.
+  const Layout* layout = nullptr;  // of one rank, without sharing
+  // The values of its tensors; Read is thread-safe.
   ValueSource* values = nullptr;
-  CheckpointFiles files = {};  // small ones that come along
+  CheckpointFiles files = {};  // small files to include
 };
 
-// AlreadyExists: there is something at `out`.
+// AlreadyExists: `out` exists.
 absl::Status CheckImportOut(const std::string& out);
 
-// The tokenizer of a model that has none: takes and gives ids. `end` ends
-// documents; where it is -1, not known, the last of them.
+// The tokenizer of a model without one: reads and writes ids. `end` ends
+// documents; if it is -1 (not known), the last id does.
 std::unique_ptr<Tokenizer> IdsTokenizer(int64_t vocab, int32_t end = -1);
 
-// Writes the checkpoint, as OUT.tmp until it is whole (output_folder.h), and
-// tells the report where from and to, and what was written. In a dry run
-// everything is checked but nothing written. On any failure nothing is left at
-// options.out, nor in OUT.tmp.
+// Writes the checkpoint, as OUT.tmp until it is complete (output_folder.h), and
+// fills the report's `from`, `to` and what was written. A dry run checks
+// everything and writes nothing. After a failure nothing is left at options.out
+// or in OUT.tmp.
 absl::Status WriteImport(const ImportOptions& options,
                          const ImportedModel& model, const ModelList& models,
                          ImportReport& report);

@@ -34,8 +34,8 @@ absl::StatusOr<std::string> AsRecipe(const ModelConfig& config,
       "[run]\nmicro_batch = 1\n");
   const ModelKind kind{std::string(config.kind()), "",
                        [&] { return config.Clone(); }};
-  // What is out of a key's range, or does not go with another key, is told by
-  // the kind's own description.
+  // The kind's own description reports values out of range and keys that
+  // conflict.
   DELINK_RETURN_IF_ERROR(
       ParseRecipe(text, absl::StrCat(origin, " as a recipe"), "/", {}, {kind})
           .status());

@@ -1,5 +1,5 @@
-// The recipe that a checkpoint carries whose weights come from elsewhere: its
-// [model] is all that is known.
+// The recipe inside a checkpoint of imported weights. Only its [model] is
+// known.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace delink::huggingface {
 
-// A recipe of one step of one stage "imported", which shares nothing. The
-// corpus is one that a reader is to put there. InvalidArgument, said of
-// `origin`: what no recipe of this kind may say of a model.
+// A recipe with one step of one stage "imported", without sharing. Its corpus
+// is a placeholder for the user to fill in. InvalidArgument, about `origin`:
+// the config has values that no recipe of this kind may give.
 absl::StatusOr<std::string> AsRecipe(const ModelConfig& config,
                                      const std::string& origin);
 

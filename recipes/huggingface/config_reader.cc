@@ -16,9 +16,9 @@
 namespace delink::huggingface {
 namespace {
 
-// What says where a config comes from, how a model begins, is trained or
-// generates, and what an answer contains, but not what the model computes. From
-// the configs of `transformers` 4.31 to 5, and what the hub's files have.
+// Keys of a config's origin, of initialization, training, generation and the
+// form of outputs: they do not affect what the model computes. From the configs
+// of `transformers` 4.31 to 5, and files of the hub.
 constexpr auto kNoMatter = std::to_array<std::string_view>({
     "architectures",
     "attention_dropout",
@@ -106,7 +106,7 @@ struct ConfigReader::State {
   std::vector<std::string> problems;
   std::map<std::string, std::unique_ptr<ConfigReader>, std::less<>> tables;
 
-  // Null where the key is not there.
+  // Null if the key is missing.
   const nlohmann::json* Take(std::string_view key) {
     read.emplace(key);
     const auto found = config->find(std::string(key));

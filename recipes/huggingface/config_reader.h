@@ -1,8 +1,8 @@
-// A config.json, read key by key, strictly: whoever reads it says what each key
-// may be, and a key that nobody reads is an error unless it is known to change
-// nothing that a model computes. All problems are told at once.
+// Reads a config.json key by key, strictly. The caller says what values each
+// key may have. A key that is not read is an error, unless it is known not to
+// affect what a model computes. All problems are reported at once.
 //
-// A key that is null is as one that is not there.
+// A null key counts as missing.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,13 @@ class ConfigReader {
   ConfigReader& operator=(const ConfigReader&) = delete;
   ~ConfigReader();
 
-  // Whether it is there, and no null; whether it is there at all.
+  // Whether the key is given and not null; whether it is given, maybe as null.
   bool Has(std::string_view key) const;
   bool Given(std::string_view key) const;
 
-  // The value, or `otherwise`, what `transformers` takes for a key that is not
-  // there; without one the key is required. A value of another type, or out of
-  // range, is a problem, and then the result is some value in range.
+  // The value, or `otherwise`, the default of `transformers`, if the key is
+  // missing. Without `otherwise` the key is required. A value of another type
+  // or out of range is a problem; the result is then some value in range.
   int64_t Int(std::string_view key, std::optional<int64_t> otherwise = {},
               int64_t min = 1, int64_t max = kMaxSize);
   double Float(std::string_view key, std::optional<double> otherwise = {});
@@ -41,25 +41,25 @@ class ConfigReader {
   std::string Text(std::string_view key,
                    std::optional<std::string> otherwise = {});
 
-  // That the key has this value, the one that our model has, where it is there
-  // at all. `why`: what the model cannot do.
+  // Checks that the key, if given, has this value, which our model has. `why`:
+  // what the model cannot do.
   void MustBe(std::string_view key, bool value, std::string_view why);
   void MustBe(std::string_view key, double value, std::string_view why);
 
-  // Whether the texts of a list are all `value`; also where there is no list.
+  // Whether the texts of a list are all `value`; true without a list.
   bool AllAre(std::string_view key, std::string_view value);
 
-  // A key that says nothing of what the model computes; all that are left,
-  // which say nothing once there is an error.
+  // Ignores a key that does not affect what the model computes; ignores all
+  // remaining keys, for use after an error.
   void PassOver(std::string_view key);
   void PassOverAll();
-  // The object under a key, read like this one; empty where there is none.
+  // The object under a key, read like this one; empty if there is none.
   ConfigReader& Table(std::string_view key);
 
   // "NAME: key: message".
   void Error(std::string_view key, std::string_view message);
-  // InvalidArgument with all problems, a line each, those of tables and of keys
-  // that nobody has read among them.
+  // InvalidArgument with all problems, a line each, including those of tables
+  // and of keys that were not read.
   absl::Status Finish();
 
  private:

@@ -1,8 +1,8 @@
-// A family of Hugging Face models as a table: which of its tensors is which of
-// ours, and what its config.json says in our words, both ways.
+// A family of Hugging Face models as a table. It maps their tensors to ours,
+// and converts between their config.json and our config.
 //
-// Adding a family is adding one of these to a ModelList (AddFamily,
-// recipes/models/model_list.h), also for a kind of model of a user's own:
+// To add a family, also for a custom kind of model, add one of these to a
+// ModelList (AddFamily, recipes/models/model_list.h):
 //
 //   huggingface::Family MyFamily() {
 //     return {.model_type = "my",
@@ -31,16 +31,17 @@ namespace delink::huggingface {
 
 class ConfigReader;
 
-// A tensor of ours, and those of theirs that it is. In names "{i}" is the
-// number of a block, from 0.
+// A tensor of ours, and the tensors of theirs that it consists of. In names,
+// "{i}" is the number of a block, from 0.
 struct TensorRule {
   std::string ours;  // "blocks/{i}/attn/qkv/weight"
-  // One; or as many as ours is stacked of (ParamSpec::stacked), in that order.
+  // One, or the parts that ours is stacked of (ParamSpec::stacked), in that
+  // order.
   std::vector<std::string> theirs;
-  // Theirs are [in, out], as GPT-2's Conv1D has them, where ours are [out, in].
+  // Theirs are [in, out], as in GPT-2's Conv1D; ours are [out, in].
   bool transposed = false;
-  // The first so many of theirs are of heads that turn with their position
-  // (queries and keys): rows whose order is a matter of the rotary pairing.
+  // The first so many of theirs belong to heads with rotary positions (queries
+  // and keys). The order of their rows depends on the rotary pairing.
   size_t rotated = 0;
 };
 
@@ -48,32 +49,31 @@ struct Family {
   std::string model_type;    // in config.json: "llama"
   std::string architecture;  // the class with a head: "LlamaForCausalLM"
   std::string kind;          // of our model: "llama"
-  // What names begin with, which those of a model without a head lack: folders
-  // are read with it and without.
+  // The prefix of names. Models without a head lack it, so folders are read
+  // with and without it.
   std::string prefix;  // "model."
   std::vector<TensorRule> tensors;
-  // Tensors that hold nothing that is learnt, which old versions have stored;
-  // passed over.
+  // Tensors without learnt values that old versions stored; ignored.
   std::vector<std::string> buffers;
 
-  // Our config of theirs, everything resolved. What it cannot express, and
-  // what is no value, it tells the reader, and it need not stop there.
+  // Converts their config to ours, with everything resolved. Reports invalid
+  // values, and what our config cannot express, to the reader, and may continue
+  // after an error.
   std::function<std::unique_ptr<ModelConfig>(ConfigReader& theirs)> read;
-  // Their config of ours, of this kind: every key that decides the model, in
-  // the order in which it is to be written, model_type and architectures
-  // aside. InvalidArgument, with the key of ours and the reason, where this
-  // family has no such model.
+  // Converts our config, of this kind, to theirs: every key that determines the
+  // model, in the order of writing, except model_type and architectures.
+  // InvalidArgument, with our key and the reason, if this family cannot express
+  // the model.
   std::function<absl::Status(const ModelConfig& ours,
                              nlohmann::ordered_json& theirs)>
       write;
-  // Keys of our [model] of which theirs say nothing that matters, since they
-  // decide training alone: where a run begins with a folder's weights, its
-  // recipe may have others.
+  // Keys of our [model] that only affect training. A run that begins with a
+  // folder's weights may give them other values than the folder.
   std::vector<std::string> own_keys = {};
-  // The width of a head whose elements 2 i and 2 i + 1 turn together, where
-  // theirs are i and i + width / 2: then the rows of rotated tensors go out in
-  // their order (HalvesFromPairs). 0, or without the function: they are as
-  // theirs. What `read` makes is always as theirs.
+  // The head width, if our model rotates elements 2 i and 2 i + 1 together but
+  // theirs i and i + width / 2. Then rows of rotated tensors are exported in
+  // their order (HalvesFromPairs). 0, or no function: the order is the same.
+  // The configs of `read` always have their order.
   std::function<int64_t(const ModelConfig& ours)> interleaved = {};
 };
 

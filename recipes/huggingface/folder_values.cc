@@ -21,13 +21,13 @@ std::string ShapeText(const std::vector<int64_t>& shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-// What a folder has, held against what the model wants.
+// Compares the folder's tensors with those the model needs.
 class Matcher {
  public:
   explicit Matcher(const ModelFolder& folder) : folder_(folder) {}
 
-  // The tensor of a piece; nothing, and the problem is noted, where there is
-  // none that fits. One that is optional may be missing.
+  // The tensor of a piece. If none fits, returns nothing and notes the problem;
+  // an optional one may be missing.
   const Tensor* Take(const Piece& piece, bool optional) {
     const Tensor* const tensor = Find(piece.name);
     if (tensor == nullptr) {
@@ -114,8 +114,8 @@ absl::StatusOr<bool> SameValues(const Tensor& a, const Tensor& b) {
   return true;
 }
 
-// A head that is stored although it is the embedding must be that.
-// `embedding`: null where it is missing, which is a problem of its own.
+// A stored head that is tied must equal the embedding. `embedding`: null where
+// it is missing, which is a problem of its own.
 absl::Status CheckTied(const std::vector<Piece>& pieces,
                        const FolderValues::Source* embedding,
                        Matcher& matcher) {
@@ -187,7 +187,7 @@ absl::StatusOr<FolderValues> FolderValues::Open(const ModelFolder& folder,
       if (tensor == nullptr) continue;
       source.from.push_back({.piece = std::move(piece), .tensor = *tensor});
     }
-    // Without all of them none is read: Finish fails.
+    // If any is missing, Finish fails and none is read.
     if (source.from.size() == pieces.size()) {
       values.sources_.emplace(decl.name, std::move(source));
     }

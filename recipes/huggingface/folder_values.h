@@ -1,9 +1,9 @@
 // The tensors of a Hugging Face folder as the source of a move: our parameters,
-// as f32, each piece read where it is, unstacked and untransposed on the way.
-// Each tensor is of its own name: in a layout that shares, what is shared has
-// the values of its leader's.
+// as f32. Each piece is read from its file, stacked and transposed as ours.
+// Tensors are found by name: in a layout that shares, a shared tensor has the
+// values of its leader.
 //
-// Every rank reads what it holds, so that all of it is on each and nothing
+// Every rank can read all values and reads those that it holds, so nothing
 // crosses the network.
 #pragma once
 
@@ -22,7 +22,7 @@ namespace delink::huggingface {
 
 class FolderValues final : public ValueSource {
  public:
-  // A tensor of ours and what it is read from.
+  // A tensor of ours and the tensors it is read from.
   struct Source {
     struct From {
       Piece piece;
@@ -33,10 +33,10 @@ class FolderValues final : public ValueSource {
   };
 
   // For the whole model as `registry` declares it, with the folder's config or
-  // with one of its shapes; for layouts of `ranks` ranks. The folder must
-  // outlive this. InvalidArgument, with a line for each: tensors that are
-  // missing, that the model has no use for, of another shape, of a type without
-  // values, or a head of its own where the config ties it.
+  // one of the same shapes; for layouts of `ranks` ranks. The folder must
+  // outlive this. InvalidArgument, with a line for each tensor that is missing,
+  // unknown to the model, of another shape or of an unsupported type, or for a
+  // separate head if the config ties it.
   static absl::StatusOr<FolderValues> Open(const ModelFolder& folder,
                                            const ParamRegistry& registry,
                                            int ranks);

@@ -139,7 +139,7 @@ absl::StatusOr<ModelFolder> OpenModelFolder(
   DELINK_RETURN_IF_ERROR(AsRecipe(*config, name).status());
   DELINK_ASSIGN_OR_RETURN(safetensors::Folder tensors,
                           safetensors::Folder::Open(path));
-  // Before anything is made of a config that is out of all proportion.
+  // Checked before anything is allocated for a config of absurd size.
   if (config->layers > static_cast<int64_t>(tensors.tensors().size())) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": has ", config->layers, " layers, but ", path,

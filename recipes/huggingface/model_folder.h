@@ -1,5 +1,5 @@
-// A folder of a Hugging Face model: what its config.json says, and its
-// safetensors, of which no value is read here.
+// A folder of a Hugging Face model: its config.json and its safetensors. No
+// values are read here.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 
 namespace delink::huggingface {
 
-// Says how a model is to be sampled, and which ids end what it says: nothing
-// that we compute by. It travels as it is.
+// Sampling settings and end-of-text ids. We do not use it; import and export
+// copy it unchanged.
 inline constexpr char kGenerationConfig[] = "generation_config.json";
 
 struct ModelFolder {
@@ -23,21 +23,19 @@ struct ModelFolder {
   const Family* family = nullptr;
   std::shared_ptr<const ModelConfig> config;
   safetensors::Folder tensors;
-  // eos_token_id of config.json, of several the first; -1: none is said that
-  // the vocabulary has.
+  // eos_token_id of config.json, the first of several; -1: none that is in the
+  // vocabulary.
   int32_t end_of_text = -1;
 };
 
-// Whether a folder is meant to be one: it has a config.json or safetensors, or
-// weights in the form before them, and no checkpoints of ours, beside which
-// such a file means nothing.
+// Whether a folder looks like a model folder: it has a config.json, safetensors
+// or weights in the older format, and no checkpoints of ours.
 bool IsModelFolder(const std::string& path);
 
 // Reads config.json and the headers of all files. `families` outlive the
-// result. InvalidArgument, NotFound, DataLoss: a folder without a config or
-// without safetensors, of a family that is not among them (the message lists
-// them), a config that our model cannot express (all its keys, each with the
-// reason), files that are damaged.
+// result. InvalidArgument, NotFound or DataLoss: no config or no safetensors; a
+// family that is not in `families` (the message lists them); a config that our
+// model cannot express (lists all such keys with reasons); damaged files.
 absl::StatusOr<ModelFolder> OpenModelFolder(
     const std::string& path, std::span<const Family* const> families);
 

@@ -1,4 +1,4 @@
-// Which tensors of a family a tensor of ours is made of, from its table. Pure.
+// Finds the tensors of a family that make up a tensor of ours. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace delink::huggingface {
 
-// A tensor of theirs: rows [row, row + rows) of one of ours, seen as a matrix
+// A tensor of theirs: rows [row, row + rows) of one of ours, as a matrix
 // (framework/module/rect.h).
 struct Piece {
   std::string name;            // with the family's prefix
@@ -22,17 +22,17 @@ struct Piece {
   bool rotated = false;     // TensorRule::rotated
 };
 
-// The pieces of a parameter of ours, in the order of its rows, all of them:
-// also those of a link (a tied head), which a folder need not have.
-// InvalidArgument: the family's table has no place for it.
+// All pieces of a parameter of ours, in the order of its rows. Includes those
+// of a link (a tied head), which a folder may lack. InvalidArgument: the
+// family's table has no rule for it.
 absl::StatusOr<std::vector<Piece>> PiecesOf(const Family& family,
                                             const ParamDecl& decl);
 
-// Whether `name` is a name of `pattern`, in which "{i}" is any number.
+// Whether `name` matches `pattern`, in which "{i}" is any number.
 bool MatchesName(std::string_view pattern, std::string_view name);
 
-// For rows of heads of `width` whose elements 2 i and 2 i + 1 turn together:
-// which of ours is row `row` of theirs, where i and i + width / 2 do.
+// The row of ours that is row `row` of theirs. Ours has heads of `width` that
+// rotate elements 2 i and 2 i + 1 together, theirs i and i + width / 2.
 inline int64_t HalvesFromPairs(int64_t row, int64_t width) {
   const int64_t head = row / width, at = row % width, half = width / 2;
   return head * width + (at < half ? 2 * at : 2 * (at - half) + 1);

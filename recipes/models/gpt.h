@@ -8,7 +8,7 @@
 
 namespace delink {
 
-// A config as a recipe gives it: vocab and max_seq are set.
+// `c`: a config from a recipe; vocab and max_seq are set.
 std::unique_ptr<Sequential> BuildGpt(const Scope& s, const GptConfig& c);
 
 }  // namespace delink

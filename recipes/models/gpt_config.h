@@ -1,4 +1,4 @@
-// The `gpt` kind of model: GPT-2's layout, as the [model] section names it.
+// The [model] section of the `gpt` kind, with GPT-2's layout.
 //
 // Token and learned position embedding; pre-norm blocks of causal attention
 // (grouped queries where kv_heads < heads) and a two-layer MLP; a final norm
@@ -18,7 +18,7 @@ namespace delink {
 struct GptConfig final : TransformerConfig {
   GptConfig() { tied = true; }
 
-  // ffn is 4 * dim unless given.
+  // ffn defaults to 4 * dim.
   NormKind norm = NormKind::kLayerNorm;
   bool bias = true;  // of the linears
   GeluForm activation = GeluForm::kTanh;

@@ -1,4 +1,4 @@
-// The families of Hugging Face models that are settings of our kinds.
+// The families of Hugging Face models that our kinds can express.
 #pragma once
 
 #include <vector>
@@ -10,8 +10,8 @@ namespace delink {
 // "gpt2", of the kind `gpt`.
 huggingface::Family Gpt2Family();
 
-// Of the kind `llama`, in the order in which they are asked for one that
-// expresses a model: llama, mistral, qwen2, qwen3.
+// Of the kind `llama`: llama, mistral, qwen2, qwen3. The first that can express
+// a model is used for it.
 std::vector<huggingface::Family> LlamaFamilies();
 
 }  // namespace delink

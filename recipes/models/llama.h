@@ -9,8 +9,8 @@
 
 namespace delink {
 
-// A config as a recipe gives it: vocab and max_seq are set, and so is what a
-// recipe may omit.
+// `c`: a config from a recipe; vocab, max_seq and all omitted keys are
+// resolved.
 std::unique_ptr<Sequential> BuildLlama(const Scope& s, const LlamaConfig& c);
 
 }  // namespace delink

@@ -1,9 +1,9 @@
-// The `llama` kind of model, as the [model] section names it: what Llama 2 and
-// 3, Qwen 2 and 3 and Mistral have in common.
+// The [model] section of the `llama` kind: what Llama 2 and 3, Qwen 2 and 3 and
+// Mistral have in common.
 //
 // Token embedding; pre-norm blocks of causal attention (rotary positions,
 // grouped queries) and a gated MLP (SwiGLU), RMS norms, no biases; a final norm
-// and a head, its own or tied. The families are settings of it:
+// and a head, its own or tied. Settings for the families:
 //
 //   Llama 2, 3   as it is; 3.1 and later: rope_scaling = { kind = "llama3" }
 //   Qwen 2       qkv_bias = true
@@ -21,17 +21,17 @@
 namespace delink {
 
 struct LlamaConfig final : TransformerConfig {
-  // ffn is DefaultFfn(dim) unless given.
+  // ffn defaults to DefaultFfn(dim).
   int64_t head_dim = 0;  // even; dim / heads unless given
-  // Positions; its dim stays 0, which is whole heads.
+  // Rotary positions; its dim stays 0, which means whole heads.
   ops::RotaryConfig rotary;
   bool qk_norm = false;
   bool qkv_bias = false;
   int64_t window = 0;  // 0: a token sees all before it
   double z_loss = 0.0;
 
-  // 8/3 dim, so that three matrices are as large as GPT-2's two, rounded up to
-  // a multiple of 256: as Llama computes it.
+  // 8/3 dim, rounded up to a multiple of 256, as in Llama. So its three
+  // matrices are as large as GPT-2's two.
   static int64_t DefaultFfn(int64_t dim);
 
   std::string_view kind() const override { return "llama"; }

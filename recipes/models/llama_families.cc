@@ -18,7 +18,7 @@ using huggingface::Family;
 using ops::RotaryConfig;
 using ops::RotaryScaling;
 
-// Where the families differ; what a key means that is not there is as in
+// The differences between the families. Defaults of missing keys are those of
 // `transformers`.
 enum class Window { kNone, kAlways, kByLayer };
 struct Traits {
@@ -99,8 +99,8 @@ bool Same(const RotaryConfig& a, const RotaryConfig& b) {
            a.original_length == b.original_length));
 }
 
-// Older versions of `transformers` read rope_theta and rope_scaling and newer
-// ones rope_parameters: what they would take for two models is refused.
+// Older versions of `transformers` read rope_theta and rope_scaling, newer ones
+// rope_parameters. A config that means two different models is refused.
 RotaryConfig ReadRotary(ConfigReader& theirs, int64_t positions) {
   constexpr double kTheta = 10'000;
   const bool old_table = theirs.Has("rope_scaling");

@@ -1,5 +1,5 @@
-// The kinds of models that a program knows: an explicit list, to which a user's
-// own main adds.
+// The kinds of models that a program knows: an explicit list. A custom main can
+// add to it.
 //
 //   ModelList models = BuiltInModels();
 //   AddModel<MyConfig>(models, MyKind(), BuildMyModel);
@@ -23,10 +23,10 @@ using ModelBuilder = std::function<std::unique_ptr<Sequential>(
     const Scope& scope, const ModelConfig& config)>;
 
 struct ModelEntry {
-  ModelKind kind;  // its name, and how its [model] section is read
+  ModelKind kind;  // its name and [model] section
   ModelBuilder build;
-  // Hugging Face's that are this kind; of some that express a model the first
-  // is taken.
+  // Hugging Face families of this kind. The first that can express a model is
+  // used.
   std::vector<huggingface::Family> families = {};
 };
 
@@ -35,7 +35,7 @@ using ModelList = std::vector<ModelEntry>;
 // gpt, llama, with their families (huggingface_families.h).
 ModelList BuiltInModels();
 
-// Adds an entry. Two of one name are the programmer's mistake: a CHECK.
+// Adds an entry. CHECK-fails if the name exists already.
 void AddModel(ModelList& models, ModelEntry entry);
 
 // The same for a kind whose configs, as kind.make makes them, are Configs.
@@ -52,14 +52,14 @@ void AddModel(ModelList& models, ModelKind kind,
             }});
 }
 
-// Adds a family to the kind that it is of. A kind that is not there, and two
-// families of one model_type, are the programmer's mistake: a CHECK.
+// Adds a family to its kind. CHECK-fails if the list lacks the kind, or has a
+// family of this model_type already.
 void AddFamily(ModelList& models, huggingface::Family family);
 
 // All of them; they live as long as the list.
 std::vector<const huggingface::Family*> FamiliesOf(const ModelList& models);
 
-// What the recipe reader needs.
+// The kinds, for the recipe reader.
 std::vector<ModelKind> KindsOf(const ModelList& models);
 
 // The model of a config whose kind is in the list and whose vocab and max_seq

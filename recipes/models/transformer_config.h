@@ -23,15 +23,15 @@ struct TransformerConfig : ModelConfig {
   double dropout = 0.0;
   double init_std = 0.02;
 
-  // Of weights that write to the residual stream: each block adds two terms to
-  // it, all of the same size.
+  // Initial standard deviation of weights that write to the residual stream.
+  // Each block adds two terms to it, all of the same size.
   double out_stddev() const;
 
   std::vector<std::string> parts() const final;
   std::vector<Cut> cuts() const final;
 
  protected:
-  // How a kind tells its own sizes.
+  // What a kind says in the documentation of its sizes.
   struct SizeDocs {
     std::string_view heads, ffn_omitted, max_seq;
     int64_t* head_dim = nullptr;  // null: no key
@@ -40,7 +40,7 @@ struct TransformerConfig : ModelConfig {
   void DescribeNormEps(Section& s, std::string_view doc);
   void DescribeTied(Section& s);
   void DescribeWeights(Section& s);  // dropout and init_std
-  // Resolves kv_heads, too.
+  // Also resolves kv_heads.
   void CheckKvHeads(Section& s);
 };
 

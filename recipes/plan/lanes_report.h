@@ -14,11 +14,10 @@ inline constexpr int kTimelineColumns = 64;  // of a picture
 // "1.5 s", "0.02 ms".
 std::string SecondsText(double seconds);
 
-// Lines, indented: of a step of so many seconds what each lane does, and how
-// much of it hides under what is computed; none where there is no lane beside
-// compute.
+// Indented lines: what each lane does in a step of `seconds`, and how much of
+// it overlaps compute. Empty if compute is the only lane.
 std::string LanesText(const RankLanes& lanes, double seconds);
-// A list, an object a lane.
+// A list with an object per lane.
 nlohmann::ordered_json LanesJson(const std::vector<RankLanes>& ranks);
 
 }  // namespace delink

@@ -115,7 +115,7 @@ std::string SlabTable(const std::vector<SlabHomes>& slabs) {
   return text;
 }
 
-// The blocks of the places that are so.
+// The blocks of the places that are set.
 std::vector<int> BlocksOf(const Layout& layout, const std::vector<bool>& are) {
   std::vector<int> blocks;
   for (size_t place = 0; place < are.size(); ++place) {

@@ -1,5 +1,5 @@
-// What `offload` makes of a stage: where its slabs are at home, what of each
-// tier they take, and how long a step is foreseen to take, lane by lane.
+// The effect of `offload` on a stage: where its slabs are placed, what they
+// take of each tier, and the predicted time of a step, lane by lane.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,32 @@
 
 namespace delink {
 
-// Of a slab that a rank has.
+// The placement of a slab on a rank.
 struct SlabHomes {
   std::string slab;
   PlacementRow row;
-  int64_t device = 0;  // bytes at home there, and in copies that stay there
-  int64_t host = 0;    // bytes at home there
+  int64_t device = 0;  // resident bytes, with copies that stay there
+  int64_t host = 0;    // resident bytes
 };
 
 struct OffloadPlan {
-  // By stage of the pipeline, of the rank that holds most.
+  // By pipeline stage, for the rank that holds most.
   std::vector<std::vector<SlabHomes>> slabs;
   std::vector<int> stored;  // blocks whose activations go to the host
-  std::vector<int> again;   // blocks that auto has made again in backward
+  std::vector<int> again;   // blocks that auto recomputes in backward
   ForeseenStep step;
-  int64_t machine_host = 0;  // bytes of the machine that has most
-  std::string rates;         // whose they are
+  int64_t machine_host = 0;  // of the machine that has most
+  std::string rates;         // their source
   OffloadRules rules;
-  std::optional<FoundPlace> found;  // where there are budgets
+  std::optional<FoundPlace> found;  // if there are budgets
 };
 
-// `found`: what FindHomes said, if there was anything to find.
+// `found`: the result of FindHomes, if it was called.
 absl::StatusOr<OffloadPlan> PlanOffload(ImaginedStage& first,
                                         const KnownRates& rates,
                                         std::optional<FoundPlace> found);
 
-// Lines, indented.
+// Indented lines.
 std::string OffloadText(const OffloadPlan& plan);
 nlohmann::ordered_json ToJson(const OffloadPlan& plan);
 

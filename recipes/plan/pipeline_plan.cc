@@ -22,7 +22,7 @@ namespace {
 
 constexpr int kPictureColumns = 1024;
 
-// What is taken now.
+// Current allocations.
 std::vector<MemoryLedger::Entry> Taken(const DeviceLedgers& ledgers) {
   std::vector<MemoryLedger::Entry> taken;
   for (const MemoryLedger* const ledger : {&ledgers.allocated, &ledgers.own}) {
@@ -47,7 +47,7 @@ std::string AlongOf(const Mesh& mesh, const std::vector<int>& group) {
   return along;
 }
 
-// Adds one exchange to those that are alike.
+// Adds one exchange to the entry of its kind.
 void Count(const ExchangePlan& one, PipelineStagePlan& plan) {
   for (ExchangePlan& other : plan.exchanges) {
     if (std::tie(other.what, other.kind, other.along, other.ranks) !=
@@ -75,7 +75,7 @@ std::string NameOf(VisitExchange::Kind kind) {
   return "all-reduce max";
 }
 
-// What visits exchange in the middle of them, and updates.
+// Exchanges within visits and updates.
 void CountInside(const ImaginedStage& imagined,
                  const std::vector<LayerPlan>& layers,
                  PipelineStagePlan& plan) {
@@ -107,7 +107,7 @@ void CountInside(const ImaginedStage& imagined,
   }
 }
 
-// What all lanes but compute move in a step.
+// Exchanges of all lanes other than compute in a step.
 void CountExchanges(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
                     PipelineStagePlan& plan) {
@@ -134,8 +134,8 @@ void CountExchanges(const ParamStore& store,
       plan.reduced_bytes += bytes;
       Count({what, "reduce-scatter", along, ranks, 1, bytes}, plan);
     }
-    // The gradient where updates are whole or one rank's, and the weights
-    // where they are not everybody's.
+    // The gradient if updates are whole or one rank's, and the weights if not
+    // every rank has them.
     const PlacementRow& row = store.placement(slab);
     const bool gathers = at.op == Op::kGather
                              ? row.state.sharded
@@ -221,7 +221,7 @@ void TimeStages(const JointPlan& joint, const std::vector<LayerPlan>& layers,
   plan.picture = DrawPipeline(time, kPictureColumns);
 }
 
-// Of one rank of a stage of the pipeline.
+// For one rank of a pipeline stage.
 PipelineStagePlan Describe(ImaginedStage& imagined, const PipelineRow& row,
                            const std::vector<LayerPlan>& layers) {
   StageRun& stage = imagined.stage();

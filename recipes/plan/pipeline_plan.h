@@ -1,5 +1,5 @@
-// What the ranks of a pipeline would take, send and wait. Without one there is
-// one stage of it, of all ranks.
+// What the ranks of a pipeline would take, send and wait. Without a pipeline
+// there is a single pipeline stage with all ranks.
 #pragma once
 
 #include <cstddef>
@@ -18,54 +18,54 @@
 
 namespace delink {
 
-// What a rank exchanges in a step in one way with the same kind of group.
+// One kind of exchange of a rank in a step, with one kind of group.
 struct ExchangePlan {
-  // "gradients", "weights", "boundaries"; "activations" in the middle of
-  // visits, "updates" of those.
+  // "gradients", "weights", "boundaries"; "activations" within visits,
+  // "updates" within updates.
   std::string what;
   std::string kind;   // "reduce-scatter", "all-gather", "all-reduce", "send"
-  std::string along;  // axes of the mesh along which the group lies: "data"
+  std::string along;  // mesh axes of the group: "data"
   int64_t ranks = 0;  // of the group
   int64_t count = 0;
-  int64_t bytes = 0;  // of all of these, whole
+  int64_t bytes = 0;  // of all of them together
 };
 
 struct PipelineStagePlan {
   PipelineRow row;
-  int64_t rank = 0;       // that holds most, of which the rest is
-  MemoryAccount account;  // as it says itself
+  int64_t rank = 0;       // that holds most; the rest is for it
+  MemoryAccount account;  // as that rank reports it
   std::vector<MemoryLedger::Entry> taken;  // the same by name
   Program program;                         // of one step
   std::vector<Sent> sent;                  // by its instructions
-  std::vector<std::string> slabs;          // that it has
-  // The ranks that have the same slabs of these, each once.
+  std::vector<std::string> slabs;          // of the stage
+  // Groups of ranks that have the same of these slabs, each group once.
   std::vector<std::vector<int>> groups;
-  // Bytes of a step: of activations and their gradients that it sends to its
-  // neighbours, of gradients that it adds up with the other ranks of each
-  // slab's group, and of planes that it then gathers with them.
+  // Bytes per step: activations and their gradients sent to its neighbours,
+  // gradients reduced with the other ranks of each slab's group, and planes
+  // that are then all-gathered with them.
   int64_t sent_bytes = 0;
   int64_t reduced_bytes = 0;
   int64_t gathered_bytes = 0;
-  std::vector<ExchangePlan> exchanges;  // the same one by one, and what else
+  std::vector<ExchangePlan> exchanges;  // each of these, and all others
 };
 
-// Slabs that the same stages of the pipeline have.
+// Slabs that the same pipeline stages have.
 struct SharedSlabs {
   std::vector<int> stages;
   int64_t ranks = 0;  // their group
   std::vector<std::string> slabs;
-  int64_t gradient_bytes = 0;  // that the group adds up in a step
+  int64_t gradient_bytes = 0;  // that the group reduces in a step
 };
 
 struct PipelinePlan {
   std::vector<PipelineStagePlan> stages;
   std::vector<SharedSlabs> shared;
   double bubble = 0;                 // planned (pipeline_time.h)
-  std::vector<std::string> picture;  // a row a stage; none without a pipeline
+  std::vector<std::string> picture;  // a row per stage; none without a pipeline
 };
 
-// Of `first`, the stage on rank 0: makes it on those ranks of each stage of the
-// pipeline that hold most.
+// The plan of `first`, the stage on rank 0. Creates the stage on the heaviest
+// rank of each pipeline stage.
 absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first);
 
 }  // namespace delink

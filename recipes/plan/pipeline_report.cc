@@ -48,7 +48,7 @@ std::vector<TableColumn> SlabColumns(const PipelinePlan& plan) {
   return {slabs, groups};
 }
 
-// What is too wide to be read has no middle.
+// Cuts out the middle of text that is too wide.
 std::string Shown(const std::string& row) {
   constexpr size_t kWidth = 96, kHalf = 45;
   if (row.size() <= kWidth) return row;

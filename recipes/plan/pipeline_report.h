@@ -12,10 +12,10 @@ namespace delink {
 // "0,1,5..9" of ascending numbers.
 std::string NumbersText(const std::vector<int>& numbers);
 
-// Lines, indented: a table of its stages, what they share, and when they are
+// Indented lines: a table of its stages, what they share, and when they are
 // idle.
 std::string PipelineText(const PipelinePlan& plan);
-// What the ranks that it is of exchange in a step, a line for each kind.
+// What the plan's ranks exchange in a step, a line for each kind.
 std::string ExchangesText(const PipelinePlan& plan);
 nlohmann::ordered_json ExchangesJson(const PipelinePlan& plan);
 nlohmann::ordered_json ToJson(const PipelinePlan& plan);

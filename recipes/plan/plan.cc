@@ -25,7 +25,7 @@
 namespace delink {
 namespace {
 
-// The ranks of a recipe that says how many, in any of its stages; else one.
+// The number of ranks, if any stage of the recipe says it; else one.
 int64_t RanksOf(const Recipe& recipe) {
   int64_t ranks = 1;
   for (const Stage& stage : recipe.stages) {
@@ -120,7 +120,7 @@ absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
         stage.traced, trace.Time(stage.pipeline, stage.mesh, links, drains));
     if (!stage.traced.has_value()) continue;
     any = true;
-    // Behind each step those of a pipeline add up how long they waited.
+    // After each step, ranks of a pipeline sum up how long they waited.
     if (stage.mesh.pipeline == 1) continue;
     const int64_t bytes = 2 * SizeOf(DType::kF64);
     stage.traced->planned +=
@@ -133,8 +133,8 @@ absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
       plan.ranks, " rank(s); trace the same recipe with the same settings"));
 }
 
-// Stage `index`, of which env.homes says what stages before it came to, and
-// then of itself; `before`, by rank, its planes.
+// Plans stage `index`. env.homes has the results of earlier stages and gets
+// this one's. `before`: planes by rank.
 absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
                                     std::vector<PlaneBytes>& before) {
   const Recipe& recipe = *env.recipe;

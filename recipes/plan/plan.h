@@ -1,10 +1,10 @@
 // `delink plan`: what each stage of a recipe would take, without training.
 //
-// Nothing here computes a size of its own: every stage is made by the code that
-// trains it, on a device that allocates nothing, as a rank among imagined ones:
-// of each stage of its pipeline as the one that holds most. The memory account
-// is the one that `train` prints before its first step. Time is told as FLOPs,
-// and as the seconds that these take at the least.
+// No size is computed separately here. The code that trains a stage creates it
+// on a device that allocates nothing, as one rank among imagined ones: the rank
+// that holds most, for each pipeline stage. The memory account is the one that
+// `train` prints before its first step. Time is given in FLOPs, and in the
+// seconds that these take at least.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@
 
 namespace delink {
 
-// Of the host, besides what a rank's account says, while planes are at home
-// there: at most so much for the program and its libraries, what it reads ahead
-// of steps and pieces of what it saves. On the CPU; a GPU's driver takes more.
+// Host memory of a rank beyond its account, if planes are host-resident: an
+// upper bound for the program, its libraries, batches read ahead and pieces of
+// a checkpoint being saved. For the CPU; a GPU's driver takes more.
 inline constexpr int64_t kProgramBytes = int64_t{64} << 20;
 
 struct PlanOptions {
@@ -34,19 +34,19 @@ struct PlanOptions {
   std::vector<std::string> sets;  // "key=value"
   int64_t ranks = 0;              // 0: as the recipe's stages say, or 1
   int64_t ranks_per_node = 0;     // 0: all are on one
-  // Of a rank, where the recipe does not say; 0: this process's, divided among
-  // the ranks.
+  // Per rank, if the recipe does not say; 0: this process's threads, divided
+  // among the ranks.
   int64_t threads = 0;
-  // A trace of a run of the recipe on these ranks, of which stages it has steps
-  // of get their TracedTime; empty: none.
+  // A trace of a run of the recipe on these ranks. Stages with traced steps get
+  // a TracedTime. Empty: no trace.
   std::string trace;
-  Link link;  // over which ranks then exchange everything
-  Link bus;   // between homes of planes, each way
+  Link link;  // between ranks, with a trace
+  Link bus;   // between host and device, each way
 };
 
 struct StagePlan {
   std::string name;
-  // Steps of the run, when no stage ends early on what it measures.
+  // Steps of the run, if no stage ends early because of measurements.
   int64_t begin = 0, end = 0;
   int64_t tokens = 0;
   int64_t depth = 0;   // blocks that it visits
@@ -56,27 +56,27 @@ struct StagePlan {
   int64_t unique_parameters = 0;     // that exist
   int64_t virtual_parameters = 0;    // that layers see
   Mesh mesh;
-  std::string ranks;  // how they are arranged, in words
-  // By stage of the pipeline, in each of the rank that holds most.
+  std::string ranks;  // their arrangement, in words
+  // By pipeline stage, for the rank that holds most.
   PipelinePlan pipeline;
-  MemoryAccount account;  // of the one of these that holds most
-  // The same by what it is taken for, and in how many blocks.
+  MemoryAccount account;  // of the one that holds most
+  // The same by purpose, with the number of allocations.
   std::vector<MemoryLedger::Entry> taken;
-  // By rank, the most that it holds at the switch into this stage
-  // (switch_memory.h); none for the first one.
+  // By rank, the peak at the switch into this stage (switch_memory.h); empty
+  // for the first stage.
   std::vector<int64_t> switch_by_rank;
   int64_t switch_bytes = 0;   // of the rank that has most
-  int64_t switch_planes = 0;  // the same of planes alone
+  int64_t switch_planes = 0;  // the same, planes only
   int64_t micro_batch = 0;    // sequences
   int64_t micro_batches = 0;  // that a rank accumulates
   double flops_per_token = 0;
   double flops_per_step = 0;  // of all ranks
-  // As PipelineStagePlan's, of the rank that has most of each.
+  // As in PipelineStagePlan, each for the rank with most of it.
   int64_t sent_bytes = 0;
   int64_t reduced_bytes = 0;
   int64_t gathered_bytes = 0;
   std::optional<TracedTime> traced;
-  std::optional<OffloadPlan> offload;  // of a stage that says anything of it
+  std::optional<OffloadPlan> offload;  // if the stage has such a key
 
   int64_t steps() const { return end - begin; }
   double flops() const { return flops_per_step * static_cast<double>(steps()); }
@@ -87,34 +87,34 @@ struct RunPlan {
   std::string model;   // kind
   int64_t vocab = 0;
   int64_t ranks = 1;
-  // What a rank would compute with, and its weights' type.
+  // A rank's device and threads, and its weights' type.
   DeviceKind device = DeviceKind::kCpu;
   int threads = 1;
   DType precision = DType::kF32;
   std::vector<StagePlan> stages;
-  // FLOP/s of all ranks at the peak that training is quoted against
-  // (recipes/record/run_peak.h). 0: not known; `no_peak` says why, where
-  // FindPeak has looked.
+  // Peak FLOP/s of all ranks, to which training speed is compared
+  // (recipes/record/run_peak.h). 0: not known; after FindPeak, `no_peak` says
+  // why.
   double peak_flops = 0;
   std::string no_peak;
 
-  // The most that a rank's device holds at any time of the run.
+  // The peak of a rank's device memory over the whole run.
   int64_t peak_bytes() const;
   double flops() const;
-  // That so many FLOPs take of all ranks at their peak; where it is known.
+  // The time of `flops` on all ranks at their peak, which must be known.
   double LeastSeconds(double flops) const { return flops / peak_flops; }
 };
 
-// Reads the corpus's vocabulary where the recipe has no model.vocab, and
-// nothing else of it. Errors are those that `train` gives for the recipe.
+// If the recipe has no model.vocab, reads the corpus's vocabulary, and nothing
+// else of it. Errors are those that `train` gives for the recipe.
 absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
                                 const ModelList& models);
 
-// Sets `peak_flops` as though this machine had all ranks: what is kept of it,
-// else what is measured now, as a run does (RankPeak).
+// Sets `peak_flops` as if all ranks were on this machine, from the stored peak,
+// else from a measurement, as a run does (RankPeak).
 void FindPeak(RunPlan& plan);
 
-// Lines for people, with the program where asked for; one JSON object.
+// Lines for people, or one JSON object; on request with the program.
 std::string ToText(const RunPlan& plan, bool with_program);
 std::string ToJson(const RunPlan& plan, bool with_program);
 

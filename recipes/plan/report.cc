@@ -52,7 +52,7 @@ Json ByName(const std::vector<MemoryLedger::Entry>& taken) {
   return json;
 }
 
-// Of the least time that something takes.
+// Formats a lower bound of a time.
 std::string LeastText(double seconds) {
   if (seconds < 0.9995) return absl::StrFormat("%.3g ms", 1e3 * seconds);
   if (seconds < 59.95) return absl::StrFormat("%.3g s", seconds);
@@ -75,7 +75,7 @@ std::string FlopsText(const RunPlan& plan, const StagePlan& s) {
   return text;
 }
 
-// What all stages take together, and what its seconds stand on.
+// The total of all stages, and the basis of its seconds.
 std::string PeakText(const RunPlan& plan) {
   const bool early =
       std::ranges::any_of(plan.stages, &StagePlan::may_end_early);

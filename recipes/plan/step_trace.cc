@@ -26,7 +26,8 @@ bool IsNameOf(const std::string& name, const Instruction& at) {
   return name == text || name.starts_with(text + " of ");
 }
 
-// The same on all that do it together; what nobody else does is its own.
+// The same key on all ranks that run an instruction jointly; unique for any
+// other instruction.
 std::string MeetingOf(const RankProgram& rank, int64_t index) {
   const Instruction& at = At(rank.program->instructions, index);
   if (IsOverBus(at.lane)) return absl::StrCat(rank.rank, ":", index);
@@ -87,7 +88,7 @@ class StepTrace::Medians {
  private:
   using Values = std::map<int, std::vector<std::vector<double>>>;
 
-  // Of a visit or an update what it exchanges within, else all of it.
+  // For a visit or an update, the exchanges within it; else all of it.
   static std::vector<double> ExchangesOf(const RankProgram& rank, int64_t index,
                                          const Traced& traced) {
     const Instruction& at = At(rank.program->instructions, index);
@@ -197,7 +198,7 @@ std::vector<int64_t> StepTrace::StepsOf(
 
 double StepTrace::SecondsOf(const std::vector<RankProgram>& ranks,
                             const std::vector<int64_t>& steps) const {
-  // When the last rank's compute lane was through.
+  // When the last rank's compute lane ended.
   std::map<int64_t, double> ends;
   for (const RankProgram& rank : ranks) {
     for (const int64_t step : steps) {

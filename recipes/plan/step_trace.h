@@ -1,5 +1,5 @@
-// What the instructions of a run took, by a trace of it (`train --trace`), and
-// how long a step of such costs takes over links of a set latency and bandwidth
+// The instruction times in a run's trace (`train --trace`), and the time of a
+// step with these costs over links of given latency and bandwidth
 // (framework/step/step_time.h).
 #pragma once
 
@@ -18,23 +18,23 @@
 namespace delink {
 
 struct TracedTime {
-  int64_t steps = 0;   // of the trace, that are this stage's
-  double traced = 0;   // seconds from the end of one of them to the next's
-  double planned = 0;  // a step over the links, to where the next begins
-  std::vector<double> ends;      // by rank: of a step that begins at 0
-  std::vector<RankLanes> lanes;  // by stage of the pipeline
+  int64_t steps = 0;         // of this stage in the trace
+  double traced = 0;         // seconds between the ends of consecutive ones
+  double planned = 0;        // of a step over the links, until the next begins
+  std::vector<double> ends;  // by rank, for a step that begins at 0
+  std::vector<RankLanes> lanes;  // by pipeline stage
 };
 
 class StepTrace {
  public:
-  // A file of `train --trace` on the CPU. InvalidArgument where it is none.
+  // Reads a file of `train --trace` on the CPU. InvalidArgument: another file.
   static absl::StatusOr<StepTrace> Read(const std::string& path);
 
-  // Of a stage whose programs `plan` has, on the ranks of `mesh`. Each
-  // instruction takes the median of the traced steps: what ranks do together,
-  // the least of them, because the last that comes to it does not wait. Copies
-  // between homes are of the bytes that the trace says. Nothing where no step
-  // of the trace has these programs. `drains` as TimeStep.
+  // For a stage with the programs of `plan`, on the ranks of `mesh`. An
+  // instruction takes its median over the traced steps. A joint instruction
+  // takes the shortest time of its ranks, because the last rank to arrive does
+  // not wait. Copies between host and device have the traced bytes. nullopt if
+  // no traced step has these programs. `drains`: as in TimeStep.
   absl::StatusOr<std::optional<TracedTime>> Time(const PipelinePlan& plan,
                                                  const Mesh& mesh,
                                                  const StepLinks& links,
@@ -45,15 +45,15 @@ class StepTrace {
     std::string name;
     int64_t bytes = 0;
     double begin = 0, end = 0;      // seconds
-    std::vector<double> exchanges;  // in the middle of it: what each took
+    std::vector<double> exchanges;  // within it: seconds of each
   };
   // By index.
   using Steps = std::map<int64_t, std::map<int64_t, Traced>>;
   class Medians;
 
-  // Those that are steps of the programs on all ranks.
+  // The traced steps that have these programs on all ranks.
   std::vector<int64_t> StepsOf(const std::vector<RankProgram>& ranks) const;
-  // Of the steps, from the end of one to the next's; 0 of a single one.
+  // Seconds between the ends of consecutive steps; 0 for a single step.
   double SecondsOf(const std::vector<RankProgram>& ranks,
                    const std::vector<int64_t>& steps) const;
 

@@ -1,4 +1,4 @@
-// A step's time by a trace, in words and in JSON.
+// A step's time from a trace, in words and in JSON.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace delink {
 
-// Lines, indented: the time, and where there are lanes beside compute what they
-// do in a step and how much of it hides.
+// Indented lines: the time and, if there are lanes besides compute, what they
+// do in a step and how much of it overlaps compute.
 std::string TracedText(const TracedTime& traced);
 nlohmann::ordered_json ToJson(const TracedTime& traced);
 

@@ -132,7 +132,7 @@ absl::StatusOr<EventFile> EventFile::Create(const std::string& folder,
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(
                            std::chrono::system_clock::now().time_since_epoch())
                            .count();
-  // The process tells two runs of one second apart.
+  // The process id distinguishes two runs within one second.
   std::string path =
       JoinPath(folder, absl::StrFormat("%s%010d.%s.%d", kEventFilePrefix,
                                        seconds, host, int{getpid()}));

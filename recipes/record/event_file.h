@@ -1,10 +1,9 @@
-// TensorBoard's event files: the numbers of a run as scalars over its steps,
-// and texts.
+// TensorBoard's event files: scalars over the steps of a run, and texts.
 //
 // An event file is a sequence of TFRecords, each an Event message of protocol
-// buffers. The few fields that they need are encoded here: linking
-// libprotobuf beside SentencePiece, which brings one of its own, aborts at
-// start.
+// buffers. The few needed fields are encoded here instead of by libprotobuf: a
+// program that links it with SentencePiece, which contains its own copy, aborts
+// at start.
 #pragma once
 
 #include <cstdint>
@@ -26,15 +25,15 @@ inline constexpr char kEventFilePrefix[] = "events.out.tfevents.";
 class EventFile {
  public:
   // A new file in `folder`, named as TensorBoard expects it, for a run that
-  // begins after `step` steps: what an older file of the folder has of later
-  // steps is hidden then.
+  // begins after `step` steps. It hides later steps in older files of the
+  // folder.
   static absl::StatusOr<EventFile> Create(const std::string& folder,
                                           int64_t step);
   EventFile(EventFile&& other) noexcept;
   EventFile& operator=(EventFile&&) = delete;
   ~EventFile();
 
-  // Written through at once. What is not finite is left out.
+  // Written through at once. Values that are not finite are left out.
   absl::Status Write(int64_t step, const Scalars& scalars);
   // `text`, UTF-8, is shown as Markdown.
   absl::Status WriteText(int64_t step, const std::string& tag,
@@ -49,7 +48,7 @@ class EventFile {
   std::FILE* file_;
 };
 
-// CRC-32C (Castagnoli) of the bytes, masked as TFRecords have it.
+// CRC-32C (Castagnoli) of the bytes, masked as in TFRecords.
 uint32_t MaskedCrc32c(std::string_view bytes);
 
 }  // namespace delink

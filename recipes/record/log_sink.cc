@@ -12,7 +12,7 @@
 namespace delink {
 namespace {
 
-// What an unmeasured run is taken to reach of the matmul peak.
+// The assumed fraction of the matmul peak before a run is measured.
 constexpr double kTypicalPeakFraction = 0.5;
 
 std::string Parameters(const StageFacts& stage) {
@@ -81,7 +81,7 @@ void LogSink::Say(const RunBegan& run) {
   sources_.Begin(run.sources, run.counts);
 }
 
-// The step itself is the progress's to show.
+// The progress sink shows the step itself.
 void LogSink::Say(const StepDone& step) {
   if (step.speed.new_peak_flops.has_value()) {
     DELINK_LOG(kInfo) << "matmul peak, measured again: "

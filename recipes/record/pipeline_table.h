@@ -10,7 +10,7 @@ namespace delink {
 struct PipelineRow {
   std::vector<int> ranks;  // ascending
   std::string layers;      // "embed,blocks/0..2"
-  int64_t parameters = 0;  // of its slabs, also those that other stages have
+  int64_t parameters = 0;  // of its slabs, including shared ones
 };
 
 // A cell for each row.
@@ -19,8 +19,8 @@ struct TableColumn {
   std::vector<std::string> cells;
 };
 
-// By stage of the pipeline: its number, ranks, layers and parameters, and what
-// there is besides. Lines, each with its newline.
+// A row per pipeline stage: its number, ranks, layers and parameters, then the
+// columns `besides`. Each line ends with a newline.
 std::string PipelineTable(const std::vector<PipelineRow>& rows,
                           const std::vector<TableColumn>& besides = {});
 

@@ -15,7 +15,7 @@
 namespace delink {
 namespace {
 
-// More than the peak tells of the peak's measurement, not of the run.
+// A value above the peak means that the peak was measured too low.
 std::string PeakText(double fraction) {
   if (fraction <= 0) return "";
   if (fraction > 1) return "over 100% of peak";
@@ -95,7 +95,7 @@ int64_t ResidentBytes() {
 }
 
 int64_t PeakResidentBytes() {
-  // Not getrusage's, which counts what called us too.
+  // Not getrusage's, which includes the process that started us.
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);) {
     int64_t kibibytes = 0;

@@ -49,7 +49,7 @@ void ProgressSink::Show(const StepDone& step) {
     shown_ = {};
     return;
   }
-  // As often as one can read it.
+  // No more often than a person can read.
   constexpr auto kPause = std::chrono::milliseconds(100);
   const auto now = std::chrono::steady_clock::now();
   if (!terminal_ || now - shown_ < kPause) return;

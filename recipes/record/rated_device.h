@@ -1,4 +1,4 @@
-// The device by which a file of measured rates is told from another's.
+// Identifies the device of a file of measured rates.
 #pragma once
 
 #include "framework/device/backend.h"

@@ -1,5 +1,5 @@
-// What happens in a run, as plain values. The run gathers the facts of an event
-// once (recipes/run/recorder.h); each sink (sink.h) says what it likes of them.
+// The events of a run, as plain values. The run collects the facts of an event
+// once (recipes/run/recorder.h); each sink (sink.h) uses those it needs.
 #pragma once
 
 #include <cstddef>
@@ -17,13 +17,13 @@
 
 namespace delink {
 
-// Where a run is, and when.
+// The position of a run, and the time.
 struct RunMoment {
   int64_t step = 0;    // optimizer steps done
   int64_t tokens = 0;  // trained on
   double flops = 0;    // of these steps, on all ranks; NaN: not known
   std::string stage;
-  double seconds = 0;  // that the run has taken so far, in all its calls
+  double seconds = 0;  // of the run so far, over all resumes
 };
 
 struct StageFacts {
@@ -31,14 +31,14 @@ struct StageFacts {
   int64_t depth = 0;  // blocks that it visits
   int64_t unique_parameters = 0;
   int64_t virtual_parameters = 0;
-  std::string ranks;      // how they are arranged; empty: there is one
-  MemoryAccount account;  // of the rank that has most
+  std::string ranks;                  // their arrangement; empty: a single rank
+  MemoryAccount account;              // of the rank that has most
   std::vector<PipelineRow> pipeline;  // empty without one
   double flops_per_token = 0;
-  double loss = 0;  // on one fixed batch; at a switch alone
+  double loss = 0;  // on one fixed batch; only at a switch
 };
 
-// A source of the data, and where the run is in it.
+// A data source, and the run's position in it.
 struct SourceState {
   std::string name;
   std::string folder;  // of its corpus
@@ -51,27 +51,27 @@ struct SourceState {
 
 // Norms of gradients and weights, layer by layer.
 struct NormsByLayer {
-  // "embed", "blocks/0", ..., "head". What layers share has an entry of its
-  // own, called after all of them: "blocks/0..11", "embed,head".
+  // "embed", "blocks/0", ..., "head". Parameters that layers share have their
+  // own entry, named after all these layers: "blocks/0..11", "embed,head".
   std::vector<std::string> layers;
   std::vector<double> gradient;  // of the mean loss, before clipping
   std::vector<double> weight;
 };
 
-// How fast a step was, and steps are of late: a running mean.
+// The speed of a step, and the running mean over recent steps.
 struct Speed {
   double tokens_per_s = 0;
   double peak_fraction = 0;  // of the matmul peak
   double mean_seconds = 0;   // of a step
   double mean_tokens_per_s = 0;
   double mean_peak_fraction = 0;
-  std::optional<double> new_peak_flops;  // where it was measured again
+  std::optional<double> new_peak_flops;  // if it was measured again
 };
 
-// What ranks of a pipeline waited in a step, on average over them.
+// How long ranks of a pipeline waited in a step; a mean over ranks.
 struct PipelineWait {
-  double bubble = 0;   // the part of its time, for other stages
-  double seconds = 0;  // for all that ranks exchange
+  double bubble = 0;   // the fraction of the step, for other stages
+  double seconds = 0;  // for all exchanges of ranks
 };
 
 struct RunBegan {
@@ -100,11 +100,11 @@ struct StepDone {
   Speed speed;
   std::optional<PipelineWait> wait;     // with a pipeline
   int64_t memory = 0, peak_memory = 0;  // bytes of this process, resident
-  std::optional<NormsByLayer> norms;    // where they were measured
+  std::optional<NormsByLayer> norms;    // if they were measured
   std::vector<SourceState> sources;     // after it
 };
 
-// How far the gradients of layers that share agree.
+// How well the gradients of layers that share agree.
 struct GradientsProbed {
   RunMoment at;
   double rho = 0;
@@ -114,7 +114,7 @@ struct GradientsProbed {
 
 struct StageSwitched {
   RunMoment at;
-  std::string why;  // the stage before is over
+  std::string why;  // why the stage before is over
   StageFacts before, after;
 };
 
@@ -130,13 +130,14 @@ struct CheckpointSaved {
   std::string path;
 };
 
-// The run ends here, before its last step: its data are over, or validations
-// say so. Also where one that goes on had ended before.
+// The run ends here, before its last step, because its data ended or its
+// validations stopped improving. Also recorded when a run that had ended so is
+// resumed.
 struct RunEndsEarly {
   RunMoment at;
   std::string why;
   double best_loss = 0;   // of all validations; infinite before any
-  int64_t best_step = 0;  // of that; -1 before any
+  int64_t best_step = 0;  // of that loss; -1 before any
 };
 
 struct RunEnded {

@@ -1,6 +1,6 @@
 // The folder of a run: recipe.toml, metrics.jsonl, log.txt,
-// events.out.tfevents.*, checkpoints/, ranks/, diagnosis/, lock.
-// Rank 0 writes; every function here is for rank 0 alone unless it says so.
+// events.out.tfevents.*, checkpoints/, ranks/, diagnosis/, lock. Only rank 0
+// writes, and only rank 0 calls these functions unless noted.
 #pragma once
 
 #include <memory>
@@ -16,16 +16,16 @@ class RunFolder {
  public:
   enum class Mode {
     kFresh,      // refuse a folder that holds a run
-    kOverwrite,  // remove the run that is there
-    kResume,     // go on; what is there stays
+    kOverwrite,  // remove the existing run
+    kResume,     // continue; existing files stay
   };
-  // Comes before anything of the folder is read or written: the folder is this
-  // run's while the lock is held. One where a run is at work is refused.
+  // Locks the folder. Call it before anything of the folder is read or written.
+  // An error if another run holds the lock.
   static absl::StatusOr<std::unique_ptr<FolderLock>> Take(
       const std::string& path);
-  // Makes the folder, which is taken, as `mode` says.
+  // Prepares the folder, which is locked, as `mode` says.
   static absl::Status Prepare(const std::string& path, Mode mode);
-  // Whether a run is there.
+  // Whether the folder holds a run.
   static bool HoldsRun(const std::string& path);
 
   static std::string Checkpoints(const std::string& path);

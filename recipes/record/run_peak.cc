@@ -44,8 +44,8 @@ Place PlaceOf(const Device& device, DType dtype, int threads) {
                               absl::string_view(ToString(dtype)))};
 }
 
-// Whether this process has not measured it. It does so once: for the first of
-// its runs, and for one of its ranks where these are threads.
+// Whether this process has not measured the peak yet; true once per process and
+// peak, even with several runs, or with ranks that are threads.
 bool IsUnmeasured(const Place& place) {
   static Mutex mutex;
   static std::set<std::pair<std::string, std::string>> measured;
@@ -61,7 +61,7 @@ double BestPeak(const std::string& path, const std::string& key,
   if (path.empty() || measured <= before) return std::max(before, measured);
   nlohmann::json kept = ReadKept(path);
   kept[key] = measured;
-  // Without a place to keep it the peak is this run's own.
+  // If it cannot be stored, the peak is for this run only.
   if (MakeDirectories(ParentPath(path)).ok()) {
     WriteFileAtomically(path, JsonText(kept, 1) + "\n").IgnoreError();
   }
@@ -73,7 +73,7 @@ double RankPeak(Device& device, DType dtype, int threads, bool anew) {
   const double kept = KeptPeak(place.path, place.key);
   const bool measure = anew && IsUnmeasured(place);
   if (kept > 0 && !measure) return kept;
-  // The first time a CPU may be busy with something else.
+  // On the first measurement a CPU may be busy with something else.
   const int times = kept > 0 || IsCuda(device.kind()) ? 1 : 4;
   double best = 0;
   for (int i = 0; i < times; ++i) {

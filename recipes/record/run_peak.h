@@ -1,7 +1,8 @@
-// The matmul peak that a run's speed is quoted against: the best that was ever
-// measured on this machine, because a machine that is busy while it is measured
-// seems slow. What is kept, by machine, device, threads and precision, is JSON
-// in matmul_peak.json of the cache's folder (CacheFolder); removing it forgets.
+// The matmul peak to which a run's speed is compared. It is the best ever
+// measured on this machine, because a machine that is busy during the
+// measurement seems slow. Peaks are stored by machine, device, threads and
+// precision, as JSON in matmul_peak.json of the cache folder (CacheFolder).
+// Removing that file discards them.
 #pragma once
 
 #include <functional>
@@ -14,32 +15,32 @@
 
 namespace delink {
 
-// What is kept in the file `path` under `key`, or `measured` where that is
-// more, which then is kept. A file that cannot be read is taken for empty; one
-// that cannot be written is left.
+// The value stored in the file `path` under `key`, or `measured` if that is
+// larger; then it is stored. An unreadable file counts as empty. A failure to
+// write is ignored.
 double BestPeak(const std::string& path, const std::string& key,
                 double measured);
 
-// FLOP/s of a rank that computes on `device`, on the CPU with `threads`
-// threads, which this process has: what is kept, or where nothing is, or with
-// `anew`, what is measured now, if that is more. 0 where nothing is kept and
+// FLOP/s of a rank on `device`; on the CPU with `threads` threads, which this
+// process has. Returns the stored peak. Without one, or with `anew` (once per
+// process), measures now and returns the larger value. 0 if none is stored and
 // the device has no room to measure.
 double RankPeak(Device& device, DType dtype, int threads, bool anew);
 
 class RunPeak {
  public:
-  // Of all ranks, each process measured anew, once. Collective.
+  // The peak of all ranks. Each process measures anew, once. Collective.
   static absl::StatusOr<RunPeak> Measure(World& world, Device& device,
                                          DType dtype, int threads);
-  // `flops` of all ranks at first; `again` measures all ranks' anew.
+  // `flops`: the initial peak of all ranks; `again` measures it anew.
   RunPeak(double flops, std::function<double()> again)
       : flops_(flops), again_(std::move(again)) {}
 
   // FLOP/s of all ranks.
   double flops() const { return flops_; }
-  // Measures again where `flops` were reached and that is more than the peak:
-  // at most once in a hundred calls, and on the CPU alone, which has the time
-  // and the memory for it. Whether the peak is another now.
+  // If the reached `flops` exceed the peak, measures again: at most once in a
+  // hundred calls, and only on the CPU, which has the time and memory for it.
+  // Returns whether the peak changed.
   bool Reached(double flops);
 
  private:

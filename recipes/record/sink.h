@@ -1,5 +1,5 @@
-// What records a run: each sink is told every event, and says of it what its
-// readers want. None of it changes the run.
+// Sinks record a run. Each sink gets every event and writes what its readers
+// need. Recording does not change the run.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ namespace delink {
 class Sink {
  public:
   virtual ~Sink() = default;
-  // In the order in which they happen. An error ends the run.
+  // Called in the order of events. An error ends the run.
   virtual absl::Status Record(const RunEvent& event) = 0;
 };
 
 // Lines of the log (framework/base/log.h).
 std::unique_ptr<Sink> NewLogSink();
 
-// metrics.jsonl, the file `path`: one JSON object a line, written as it
-// happens. Numbers read back bit for bit; what is not finite is null. The file
-// is appended to, after dropping the rows whose step is past `step`, where the
-// run begins, a switch after `step` itself (the checkpoint is the one before
-// it), and a last line that a crash cut short.
+// metrics.jsonl, the file `path`: one JSON object per line, written at once.
+// Numbers read back bit for bit; a number that is not finite is null. Appends
+// to the file. Before that it drops rows later than `step`, at which the run
+// begins; a switch after `step` itself, because the checkpoint precedes it; and
+// a last line that a crash cut short.
 absl::StatusOr<std::unique_ptr<Sink>> OpenMetricsSink(const std::string& path,
                                                       int64_t step);
 
@@ -35,10 +35,10 @@ absl::StatusOr<std::unique_ptr<Sink>> OpenMetricsSink(const std::string& path,
 absl::StatusOr<std::unique_ptr<Sink>> OpenScalarsSink(const std::string& folder,
                                                       int64_t step);
 
-// What a person sees of steps, on standard error: a live line on a terminal,
-// and every `every` steps one that stays, also in the log; in a file or a pipe
-// those alone. Rank 0 alone is told of steps; the others have one too, so that
-// what they log clears the live line.
+// Progress on standard error. On a terminal it has a live line; every `every`
+// steps, a permanent line is written, also to the log. A file or pipe gets only
+// the permanent lines. Only rank 0 gets steps; the other ranks have this sink
+// too, so that their log lines clear the live line.
 std::unique_ptr<Sink> NewProgressSink(int64_t every);
 
 }  // namespace delink

@@ -33,7 +33,7 @@ std::string Shares(const std::vector<SourceState>& sources) {
   return text;
 }
 
-// Says how the sources are others than those that a checkpoint has counted.
+// Logs how the sources differ from those in a checkpoint's counts.
 void SayWhatIsOther(const std::vector<SourceState>& sources,
                     const std::vector<SourceCount>& counts) {
   bool changed = false;

@@ -1,4 +1,4 @@
-// How the numbers of a stage are written: alike in the log, metrics and plans.
+// Formats the numbers of a stage, the same in the log, metrics and plans.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace delink {
 // "7.1 M unique parameters, 85.1 M virtual".
 std::string ParametersText(int64_t unique, int64_t virtual_count);
 
-// A table of what is where in memory: `title` and the accounts' headings, a row
-// for each kind and one for all. Lines, each with its newline.
+// A table of memory accounts: `title` and the accounts' headings, a row for
+// each kind of memory, and a total. Each line ends with a newline.
 std::string AccountTable(
     const std::string& title,
     const std::vector<std::pair<std::string, MemoryAccount>>& accounts);

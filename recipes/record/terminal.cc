@@ -16,8 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether `process` has open what our standard error leads to: the other end,
-// where that is a pipe.
+// Whether `process` has our standard error open; for a pipe, its other end.
 bool HasOurStandardError(const std::string& process) {
   std::error_code error;
   const fs::path ours = fs::read_symlink("/proc/self/fd/2", error);

@@ -1,11 +1,11 @@
-// The terminal that a person reads standard error on.
+// The terminal on which a person reads standard error.
 #pragma once
 
 namespace delink {
 
-// Standard error itself; or where it is a pipe that mpirun reads, the terminal
-// to which mpirun passes on what it reads. None for a file, for a pipe to
-// anything else, and where TERM is "dumb", which cannot overwrite a line.
+// Standard error itself or, if it is a pipe that mpirun reads, the terminal to
+// which mpirun forwards it. None for a file, for another pipe, or if TERM is
+// "dumb", which cannot overwrite a line.
 class Terminal {
  public:
   Terminal();
@@ -13,9 +13,9 @@ class Terminal {
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
-  // Otherwise there is none.
+  // Whether there is a terminal.
   explicit operator bool() const { return fd_ >= 0; }
-  // Columns, as many as there are now; 80 where it does not say.
+  // The current number of columns; 80 if unknown.
   int width() const;
 
  private:

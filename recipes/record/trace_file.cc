@@ -72,7 +72,7 @@ Json ArgsOf(const Trace::Span& span, const Trace::Entry& entry) {
   return args;
 }
 
-// What stands for the batch's way to the device.
+// Stands for the copy of the batch to the device.
 const Trace::Entry& BatchEntry() {
   static const Trace::Entry kEntry{.name = "batch"};
   return kEntry;
@@ -124,7 +124,7 @@ absl::Status TraceFile::Check(const std::string& path) {
   }
   absl::Status status = MakeDirectories(ParentPath(path));
   if (status.ok()) {
-    // Nothing of a trace that is there is lost before there is a new one.
+    // Keeps an existing trace until there is a new one.
     errno = 0;
     const std::ofstream file(path, std::ios::app);
     if (file) return absl::OkStatus();
@@ -159,7 +159,7 @@ absl::StatusOr<std::unique_ptr<TraceFile>> TraceFile::Create(
   return file;
 }
 
-// This rank's, each on a line of its own, with commas between them.
+// This rank's events, one per line, separated by commas.
 std::string TraceFile::Events() const {
   const int rank = world_->rank();
   std::string text = JsonText(Metadata(
@@ -232,7 +232,7 @@ absl::Status TraceFile::OnStep(Executor& executor, int64_t step, bool ends) {
     absl::StrAppend(&uses, rank > 0 ? ", " : "", its_use);
   }
   if (world_->rank() != 0) return absl::OkStatus();
-  // A run does not end because of what watches it.
+  // A failure of the trace does not end the run.
   const absl::Status status = WriteFile(
       path_,
       absl::StrCat(text, "\n], \"otherData\": {\"device\": [", uses, "]}}\n"));

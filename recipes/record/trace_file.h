@@ -2,12 +2,12 @@
 // ranks, in Chrome's trace event format (JSON; Perfetto and chrome://tracing
 // open it). docs/cli.md says what is in it.
 //
-// One file for all ranks: a rank is a process, a lane a thread, and what of it
-// ran on a device another one. `otherData` has for each rank how its device
+// One file for all ranks: a rank is a process, a lane is a thread, and its work
+// on a device is another thread. `otherData` has for each rank how its device
 // spent the steps (null on the CPU). Times are microseconds since the run's
-// start. Ranks on one machine have one clock, so theirs are exact against each
-// other; those of different machines begin to count when they leave one
-// barrier, and agree to within what that takes.
+// start. Ranks on one machine share a clock, so their times compare exactly.
+// Clocks of different machines start at a barrier and agree to within its
+// duration.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace delink {
 
-// Steps `first` to `last`; first = 0: the first `last` steps that a call makes.
+// Steps `first` to `last`; first = 0: the first `last` steps of a command.
 struct TraceSteps {
   int64_t first = 0;
   int64_t last = 10;
@@ -35,13 +35,13 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(std::string_view text);
 
 class TraceFile {
  public:
-  // Whether `path` can be written, before anything else is: makes its folder
-  // and, unless there is one, an empty file. InvalidArgument.
+  // Checks early that `path` can be written: makes its folder and, if there is
+  // no file, an empty file. InvalidArgument: it cannot.
   static absl::Status Check(const std::string& path);
 
-  // For a run that begins after step `done`. Collective: here times begin.
-  // Nothing, with a warning, where all of `steps` are done already. `world`
-  // must outlive the file.
+  // For a run that begins after step `done`. Times start at this call. Null,
+  // with a warning, if all of `steps` are done already. `world` must outlive
+  // the file. Collective.
   static absl::StatusOr<std::unique_ptr<TraceFile>> Create(
       const std::string& path, const TraceSteps& steps, int64_t done,
       World& world);
@@ -49,8 +49,8 @@ class TraceFile {
   Trace* trace() { return &trace_; }
 
   // After step `step` of the run. Writes the file once the last of its steps is
-  // done, or the run `ends`; until then what `path` holds is as it was. That it
-  // cannot be written is logged. Collective.
+  // done, or the run `ends`; until then the file at `path` is unchanged. A
+  // failure to write is logged. Collective.
   absl::Status OnStep(Executor& executor, int64_t step, bool ends);
 
  private:

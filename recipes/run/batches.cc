@@ -9,7 +9,7 @@
 namespace delink {
 namespace {
 
-// With rows that count nothing until they are read.
+// Its rows do not count until they are read.
 HostBatch EmptyBatch(const BatchCut& cut) {
   const auto tokens = static_cast<size_t>(cut.local() * cut.seq);
   return {.inputs = std::vector<int32_t>(tokens, 0),

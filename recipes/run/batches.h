@@ -1,6 +1,6 @@
-// The batches of a run: which rank reads which samples of which step. A pure
-// function of the position in the data and the layout, so that any number of
-// ranks reads the same samples in the same order, and a resumed run goes on
+// The batches of a run: which rank reads which samples of which step. It is a
+// pure function of the position in the data and the layout. So any number of
+// ranks reads the same samples in the same order, and a resumed run continues
 // where it stopped.
 #pragma once
 
@@ -15,9 +15,9 @@
 
 namespace delink {
 
-// How a global batch is cut: data rank r takes sequences [r M B, (r + 1) M B),
-// its micro-batch m the B sequences from m B on. All stages of a pipeline take
-// those of their data rank.
+// How a global batch is divided: data rank r takes sequences [r M B, (r + 1) M
+// B); its micro-batch m is the B sequences from m B on. All pipeline stages of
+// a data rank take the same sequences.
 struct BatchCut {
   int64_t rank = 0;           // along the data axis
   int64_t ranks = 1;          // of it
@@ -31,21 +31,22 @@ struct BatchCut {
 };
 
 // This rank's share of the global samples [first, first + cut.global()), which
-// are the next ones of `blend`. A loader for each of its sources.
+// are the next ones of `blend`. `sources`: a loader for each along the data
+// axiss sources.
 absl::StatusOr<HostBatch> ReadBatch(const std::vector<Loader>& sources,
                                     const BatchCut& cut, int64_t first,
                                     Blend blend);
 
-// The batches of a run one by one, each read while the step before is at work.
+// The batches of a run in order, each read while the step before it runs.
 class BatchAhead {
  public:
   explicit BatchAhead(const std::vector<Loader>& sources) : sources_(sources) {}
 
-  // As ReadBatch; at once where this is the batch that was read ahead.
+  // As ReadBatch. Returns at once if this batch was read ahead.
   absl::StatusOr<HostBatch> Take(const BatchCut& cut, int64_t first,
                                  const Blend& blend);
-  // Reads what is likely taken after the batch that these say; Take reports
-  // what goes wrong.
+  // Reads the batch that probably follows the one described by the arguments.
+  // Take reports its errors.
   void ReadAhead(const BatchCut& cut, int64_t first, Blend blend);
 
  private:
@@ -59,8 +60,8 @@ class BatchAhead {
   std::optional<Read> read_;
 };
 
-// The same of one corpus, that is gone through once: samples at `end` and after
-// count nothing.
+// The same for a single pass over one corpus: samples from `end` on do not
+// count.
 absl::StatusOr<HostBatch> ReadBatchUntil(const Loader& loader,
                                          const BatchCut& cut, int64_t first,
                                          int64_t end);

@@ -135,7 +135,7 @@ void Beginning::CheckValidation(bool first) {
 absl::Status Beginning::FindInit(const TrainOptions& options,
                                  const ModelList& models,
                                  const std::string& out, const RunEnv& env) {
-  // A run that goes on has its weights: the same words start it and restart it.
+  // A resumed run has weights already, so one command can start and restart it.
   if (options.init.empty() || resumed_) return absl::OkStatus();
   // Ranks that see different files there agree on the outcome below.
   DELINK_ASSIGN_OR_RETURN(

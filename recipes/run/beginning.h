@@ -1,5 +1,5 @@
-// Where a run begins: at its start, with fresh weights or those of another run
-// (--init), or where a checkpoint left it (--resume).
+// Where a run begins: at its start, with fresh weights or with those of another
+// run (--init); or at a checkpoint (--resume).
 #pragma once
 
 #include <memory>
@@ -23,17 +23,17 @@ namespace delink {
 
 class Beginning {
  public:
-  // Of a run in the folder `out` with `inputs`, which outlive it: finds the
-  // checkpoint to go on from, if there is to be one. Collective.
-  // InvalidArgument: it is of another run.
+  // For a run in the folder `out`. Finds the checkpoint to resume from, if the
+  // options ask for one. `inputs` outlive the result. Collective.
+  // InvalidArgument: the checkpoint is of another run.
   static absl::StatusOr<Beginning> Find(const TrainOptions& options,
                                         const ModelList& models,
                                         const std::string& out,
                                         const RunInputs& inputs,
                                         Communicator& comm);
-  // Finds the checkpoint, or the Hugging Face folder, whose weights a new run
-  // begins with, if there is to be one. Collective. InvalidArgument: they do
-  // not fit the first stage.
+  // Finds the checkpoint or the Hugging Face folder whose weights a new run
+  // begins with, if the options ask for one. Collective. InvalidArgument: the
+  // weights do not fit the first stage.
   absl::Status FindInit(const TrainOptions& options, const ModelList& models,
                         const std::string& out, const RunEnv& env);
 
@@ -41,14 +41,15 @@ class Beginning {
   // The stage to begin with: fresh, or as a checkpoint left it. Collective.
   absl::StatusOr<std::unique_ptr<StageRun>> MakeStage(const RunEnv& env) const;
 
-  // Of the checkpoint that the run goes on from.
+  // The state of the checkpoint that the run resumes from.
   const std::optional<SavedRun>& resumed() const { return resumed_; }
   std::vector<SourceCount> counts() const;  // none at the start
   double seconds() const { return resumed_ ? resumed_->seconds : 0; }
   double flops() const { return resumed_ ? resumed_->flops : 0; }
 
-  // Checkpoints of the folder that are past the one that is resumed from belong
-  // to a course of the run that was left: they are set aside. For rank 0.
+  // Sets aside the checkpoints of the folder that are later than the one
+  // resumed from: they belong to an abandoned continuation of the run. For rank
+  // 0.
   absl::Status SetLaterAside(const std::string& out) const;
 
  private:
@@ -56,13 +57,13 @@ class Beginning {
       : inputs_(&inputs), blend_(std::move(blend)) {}
   absl::Status FindResume(const TrainOptions& options, const ModelList& models,
                           const std::string& out, Communicator& comm);
-  // Fills in what the recipe has otherwise than the checkpoint's.
+  // Fills `changes` with the differences from the checkpoint's recipe.
   absl::Status CheckResume(const ModelList& models, bool first,
                            std::vector<Difference>* changes);
   void LogResume(const std::vector<Difference>& changes) const;
-  // Losses on other data than before are not to be compared.
+  // Validation losses on different data must not be compared.
   void CheckValidation(bool first);
-  // That --overwrite leaves what the run begins with.
+  // Checks that --overwrite does not remove what the run begins with.
   absl::Status CheckOverwrite(const TrainOptions& options,
                               const std::string& out) const;
   absl::Status CheckInit(const RunEnv& env) const;
@@ -72,8 +73,8 @@ class Beginning {
   Blend blend_;
   std::string checkpoint_;  // resumed from
   std::optional<SavedRun> resumed_;
-  std::string init_;  // whose weights the run begins with; or empty
-  std::unique_ptr<FolderInit> folder_;  // where that is no checkpoint
+  std::string init_;  // source of the initial weights; or empty
+  std::unique_ptr<FolderInit> folder_;  // if that is no checkpoint
 };
 
 }  // namespace delink

@@ -1,6 +1,6 @@
-// The lowest validation loss of a run, and how long nothing better has come:
-// what keeps the best checkpoint and ends a run early. Part of every
-// checkpoint.
+// The lowest validation loss of a run, and how many validations have not
+// improved it. Decides which checkpoint is the best and when a run ends early.
+// Part of every checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@ namespace delink {
 class BestValidation {
  public:
   BestValidation() = default;
-  // From what `saved` gave; empty: nothing has been validated.
+  // From the result of saved(); empty: no validation yet.
   explicit BestValidation(const std::vector<double>& saved);
 
-  // A loss that is no number is never better. `counts`: towards an early end.
-  // Returns whether it is the lowest so far.
+  // `counts`: whether it counts towards an early end. Returns whether the loss
+  // is the lowest so far; a NaN never is.
   bool Add(int64_t step, double loss, bool counts, double delta);
-  // From here on validations count anew; the lowest stays.
+  // Restarts the count towards an early end. Keeps the lowest loss.
   void CountAnew();
 
-  // Why the run is over, in words; empty: it goes on.
+  // Why the run ends, in words; empty: it continues.
   std::string Over(const StopAfter& stop) const;
 
   double loss() const { return loss_; }   // infinite before any

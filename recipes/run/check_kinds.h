@@ -1,4 +1,4 @@
-// That a checkpoint and the recipe inside it are of one model and optimizer.
+// Checks that a checkpoint matches the recipe inside it.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace delink {
 
-// That the header of the checkpoint at `path` is of the model and optimizer of
-// the recipe that is in it.
+// Checks that the header of the checkpoint at `path` names the kinds of model
+// and optimizer of `recipe`, the checkpoint's own.
 absl::Status CheckKinds(const std::string& path, const CheckpointHeader& header,
                         const Recipe& recipe);
 

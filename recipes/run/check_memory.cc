@@ -30,8 +30,8 @@ std::string SwitchKnobs(size_t stage) {
                       "over more ranks (stage.parallel.zero = 1)");
 }
 
-// Of a stage: what a rank may take, and whether `needed` bytes, of which `what`
-// says more, are as many; else `knobs` say what would help.
+// The limits of a stage. Each check compares `needed` bytes, which `what`
+// describes, with a limit; on failure `knobs` says what would help.
 class Room {
  public:
   Room(const RunEnv& env, size_t stage, int ranks)
@@ -53,7 +53,7 @@ class Room {
                      " only ", room, knobs));
   }
 
-  // Whether the device has what the budget says.
+  // Checks that the device has as much as the budget.
   absl::Status CheckDevice() const {
     const std::optional<int64_t> budget = rules().device;
     const DeviceMemory memory = env_.device->memory();
@@ -67,8 +67,7 @@ class Room {
                               ranks_ > 1 ? " for each of its ranks" : ""));
   }
 
-  // Of all ranks of the machine: the stage's, and what the switch into it takes
-  // there.
+  // For all ranks of the machine: the stage, and the switch into it.
   absl::Status CheckHost(int64_t needed, int64_t at_switch) const {
     const std::optional<int64_t> budget = rules().host;
     const int64_t there = MachineMemory();

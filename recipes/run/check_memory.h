@@ -9,16 +9,15 @@
 
 namespace delink {
 
-// Plans stage `first` and all after it for this rank, as `delink plan` does,
-// and holds what they and the switches between them need against what is free
-// on the device, where the device says so, of which each of the `ranks` that
-// share it has an equal part, and against the stages' budgets; and what is at
-// home on the host, in steps and at switches, of all ranks of the machine
-// (`local`), against that and against the memory of the machine.
-// ResourceExhausted, with the stage's memory account and the keys that would
-// make it fit; InvalidArgument at the key where it is a budget. Allocates
-// nothing; no rank may have allocated anything. Collective: every rank returns
-// the same.
+// Plans stage `first` and all later ones for this rank, as `delink plan` does.
+// Compares the device memory of the stages and switches with the stages'
+// budgets and, if the device reports it, with its free memory; each of the
+// `ranks` that share the device has an equal part. Compares the host-resident
+// memory of all ranks of the machine (`local`), in steps and at switches, with
+// the budgets and the machine's memory. ResourceExhausted, with the stage's
+// memory account and the keys that would make it fit; InvalidArgument, at the
+// budget's key, if a budget is exceeded. Allocates nothing; no rank may have
+// allocated anything. Collective: every rank returns the same.
 absl::Status CheckMemory(const RunEnv& env, size_t first, int ranks,
                          Communicator& local);
 

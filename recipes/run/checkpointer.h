@@ -1,4 +1,4 @@
-// When a run saves a checkpoint, and what of the run is in it.
+// Decides when a run saves a checkpoint, and what the checkpoint holds.
 #pragma once
 
 #include "absl/status/status.h"
@@ -16,7 +16,7 @@ class Checkpointer {
   Checkpointer(const RunSetup& run, Recorder& recorder)
       : run_(run), recorder_(recorder) {}
 
-  // Every so many steps, and with `force`. Collective.
+  // Saves every run.checkpoint_every steps, and with `force`. Collective.
   absl::Status MaybeSave(StageRun& stage, const RunPosition& at, bool force);
 
  private:

@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<Device>> Choose(const DeviceChoice& choice,
   if (choice.device == Choice::kCpu) return NewCpuDevice();
   absl::StatusOr<std::unique_ptr<Device>> gpu = Gpu(choice, world);
   if (gpu.ok() || choice.device == Choice::kCuda) return gpu;
-  // A GPU that could be used is not to be passed over in silence.
+  // Warn if a usable GPU is not used.
   if (absl::IsFailedPrecondition(gpu.status())) {
     DELINK_LOG(kWarning) << std::string(gpu.status().message())
                          << "; computing on the CPU";

@@ -1,4 +1,4 @@
-// Where a rank computes, as `run.device` or --device says.
+// The device of a rank, as `run.device` or --device says.
 #pragma once
 
 #include <memory>
@@ -19,29 +19,28 @@ struct DeviceChoice {
   int64_t ranks_per_gpu = 1;
 };
 
-// "auto", "cpu" or "cuda"; anything else: nothing.
+// "auto", "cpu" or "cuda"; nullopt for anything else.
 std::optional<RunConfig::Device> ParseDevice(std::string_view name);
 
-// The device of this rank: kAuto takes a GPU where this build and this machine
-// have one that can be used, else the CPU; the ranks of a machine take its GPUs
+// The device of this rank. kAuto takes a GPU if this build supports it and this
+// machine has a usable one, else the CPU. The ranks of a machine take its GPUs
 // in turn. InvalidArgument: more ranks than the GPUs may have, or some ranks
-// have a GPU and others none. Collective of all ranks.
+// have a GPU and others none. Collective over all ranks.
 absl::StatusOr<std::unique_ptr<Device>> ChooseDevice(const DeviceChoice& choice,
                                                      World& world);
 
-// The CPU, or the CUDA device of that number. Unavailable and its kin where
-// there is none, or a library is missing that its kernels call.
+// The CPU, or the CUDA device of that number. An error such as Unavailable if
+// there is none, or if a library that its kernels call is missing.
 absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind,
                                                     int ordinal = 0);
 
-// The bus of this device as slow as DELINK_BUS says in this rank's environment,
-// "0.0001,1e9" (framework/step/slow_bus.h); null where it is not set.
-// InvalidArgument where it says something else, FailedPrecondition where the
-// device is not the CPU.
+// A bus as slow as DELINK_BUS in this rank's environment says, "0.0001,1e9"
+// (framework/step/slow_bus.h); null if it is not set. InvalidArgument if it
+// does not parse, FailedPrecondition if the device is not the CPU.
 absl::StatusOr<std::unique_ptr<SlowBus>> SlowBusAsAsked(const Device& device,
                                                         const World& world);
 
-// Ranks that compute on the device of this one, itself among them.
+// Ranks that compute on this rank's device, including this rank.
 int RanksOnDevice(const Device& device, const World& world);
 
 // The kind that ChooseDevice would take for one rank, without taking it.

@@ -51,8 +51,8 @@ Json StepOf(StageRun& stage, const TriedStep& tried,
           {"grad_norms", gradients}};
 }
 
-// Every data rank its own part, which all ranks of its place have; `norms` as
-// after the step.
+// Every data rank writes its own part, which all ranks of its place have.
+// `norms`: after the step.
 absl::Status Keep(const RunSetup& run, StageRun& stage, const TriedStep& tried,
                   const std::vector<double>& norms, const std::string& why,
                   const std::string& folder) {

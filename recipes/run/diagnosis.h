@@ -1,6 +1,5 @@
-// Steps that cannot be trusted, kept for whoever looks into them: one whose
-// loss or gradient is not finite, and one whose gradient is far larger than
-// those before it.
+// Suspicious steps, saved for inspection: a step whose loss or gradient is not
+// finite, or whose gradient is far larger than those before it.
 //
 // OUT/diagnosis/step-NNNNNNNN/ holds
 //   step.json        step, stage, lr, loss, grad_norm, tokens, why, and the
@@ -8,7 +7,8 @@
 //   recipe.toml      the resolved recipe
 //   rank-00000.json  for each data rank its sequences: the global sample
 //                    number, token ids and targets (-1: not counted)
-// Weights are not in it: the last checkpoint leads there again, bit for bit.
+// Weights are not saved: a resume from the last checkpoint reproduces the step
+// bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace delink {
 
-// A step that was just tried: what it was and what came of it.
+// A step that was just tried, and its result.
 struct TriedStep {
   int64_t step = 0;  // its number, from 1
   double lr = 0;
@@ -30,8 +30,8 @@ struct TriedStep {
   StepResult result;
 };
 
-// The error of a step that is not finite: where the first bad number is, and
-// where the step is kept. Collective.
+// The error of a step that is not finite. It names the first bad number and the
+// folder of the saved step. Collective.
 absl::Status NotFinite(const RunSetup& run, StageRun& stage,
                        const TriedStep& tried);
 
@@ -43,13 +43,13 @@ class OutlierWatch {
 
   static constexpr size_t kWindow =
       100;                               // steps that mean and deviation are of
-  static constexpr size_t kFewest = 20;  // before that nothing is far
+  static constexpr size_t kFewest = 20;  // with fewer, nothing is an outlier
 
   struct Outlier {
     double mean = 0;
     double deviations = 0;  // above the mean
   };
-  // Whether this one is; it joins the window in any case.
+  // Whether `norm` is an outlier. Adds it to the window in any case.
   std::optional<Outlier> Add(double norm);
 
  private:
@@ -57,8 +57,8 @@ class OutlierWatch {
   RecentValues norms_{kWindow};
 };
 
-// Warns of an outlying step and keeps it. The same on every rank; a disk that
-// is full is no error of the run.
+// Warns of an outlying step and saves it. The same on every rank. A full disk
+// does not fail the run.
 void MaybeKeepOutlier(const RunSetup& run, OutlierWatch& watch, StageRun& stage,
                       const TriedStep& tried);
 

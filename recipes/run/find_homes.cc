@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<PlaneBytes>> PlanesBefore(const RunEnv& env,
   return PlanesByRank(stage->stage().store());
 }
 
-// Of the machine that has most, of what each rank takes.
+// The sum over the ranks of the machine that takes most.
 int64_t MostOfMachine(const RunEnv& env, const std::vector<int64_t>& by_rank) {
   const auto ranks = static_cast<int>(by_rank.size());
   const std::vector<int> nodes =
@@ -44,7 +44,7 @@ int64_t MostOfMachine(const RunEnv& env, const std::vector<int64_t>& by_rank) {
   return most;
 }
 
-// The same, where each takes what the most of its stage of the pipeline is.
+// The same, if each rank takes the most of its pipeline stage.
 int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
                       const std::vector<int64_t>& by_stage) {
   std::vector<int64_t> by_rank;
@@ -54,7 +54,7 @@ int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
   return MostOfMachine(env, by_rank);
 }
 
-// Of the machine's rates what one rank has while all work.
+// One rank's part of the machine's rates while all ranks work.
 offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates) {
   const std::vector<int>& nodes = env.nodes;
   const int rank = env.world->rank();
@@ -74,7 +74,7 @@ offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates) {
 struct Tried {
   PlaceCost cost;
   PlaceCost step;          // without the switch
-  SwitchMemory at_switch;  // of each, what the rank has that has most
+  SwitchMemory at_switch;  // each for the rank that has most
 };
 
 // `before`: by rank, the planes of the stage before, where there is a switch.
@@ -108,8 +108,8 @@ absl::StatusOr<Tried> Try(const RunEnv& env, size_t index,
   return result;
 }
 
-// Who may update what is left open: Muon's products on a GPU would have other
-// bits on the host, and the host does not exchange.
+// Where an open update may run. Muon's products would differ in bits between a
+// GPU and the host, and the host does not exchange.
 std::vector<Tier> UpdatersOf(const RunEnv& env, size_t index) {
   const Recipe& recipe = *env.recipe;
   const bool together = recipe.stages[index].parallel.tensor > 1 &&
@@ -120,12 +120,12 @@ std::vector<Tier> UpdatersOf(const RunEnv& env, size_t index) {
   return {Tier::kDevice, Tier::kHost};
 }
 
-// Whether blocks may be made again that the recipe keeps.
+// Whether blocks may be recomputed that the recipe stores.
 bool MayRecompute(const RunEnv& env, size_t index) {
   return env.recipe->RecomputeOf(index) == Recompute::kNormActivation;
 }
 
-// What would bring the stage into its budgets.
+// What would make the stage fit its budgets.
 std::string DeviceKnobs(const Recipe& recipe, size_t index) {
   const OffloadWishes& all = recipe.stages[index].offload.all;
   const auto fixed = [](const std::optional<Home>& wish) {
@@ -148,8 +148,8 @@ std::string DeviceKnobs(const Recipe& recipe, size_t index) {
   return knobs + " or more ranks (stage.parallel)";
 }
 
-// Where it is the stage before that takes too much: its planes, or all of it
-// once it is laid out as this one.
+// The text if the old stage takes too much: its planes, or all of its memory in
+// the layout of this stage.
 absl::Status SwitchTooLarge(const Recipe& recipe, size_t index,
                             const Tried& tried, const PlaneBytes& before) {
   const OffloadRules& rules = recipe.stages[index].offload;

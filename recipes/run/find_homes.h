@@ -1,5 +1,4 @@
-// Where planes are at home of what a stage leaves to `auto`, within its
-// budgets.
+// Places the planes that a stage leaves to `auto`, within its budgets.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +13,16 @@
 
 namespace delink {
 
-// Of stage `index`, whose account is held against its budgets as all ranks
-// would have it: on the rank and the machine that have most, with the planes of
-// the stage before where it is not `first`, of which env.homes is given. The
-// same on every rank where the rates are. InvalidArgument, at the budget's key,
-// with what is short and what would do, where nothing fits. Allocates nothing.
+// For stage `index`. Compares the stage's account with its budgets for the rank
+// and the machine that hold most. If it is not stage `first`, the planes of the
+// stage before count too; env.homes must have these. Gives the same on every
+// rank if the rates are the same. If nothing fits: InvalidArgument, at the
+// budget's key, with the shortfall and what would fit. Allocates nothing.
 absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
                                      size_t index, const KnownRates& rates);
 
-// By stage, RunEnv::homes: of all from `first` on that have budgets. Rank 0
-// decides, by the rates of its machine, and says so. Collective.
+// RunEnv::homes, by stage, for all stages from `first` on that have budgets.
+// Rank 0 decides, by the rates of its machine, and logs the result. Collective.
 absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,
                                                     size_t first);
 
@@ -31,9 +30,9 @@ struct ForeseenStage {
   PlaceCost cost;
   ForeseenStep step;
 };
-// Of a stage as it is imagined, on rank 0, at these rates of the machine, of
-// which the ranks on it have equal parts: of the host's memory, and on the CPU
-// of all. Pictures of lanes have so many columns.
+// The predicted step of an imagined stage, on rank 0. `rates` are those of a
+// whole machine: its ranks have equal parts of the host's memory bandwidth, and
+// on the CPU of all rates. `columns`: width of the lanes' pictures.
 absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
                                            const KnownRates& rates,
                                            int columns = 1);

@@ -1,6 +1,6 @@
-// The communicator of one rank that imagines the others: what a plan of many
-// ranks is made on. Collectives complete at once and move nothing, so nobody
-// may look at what they would have brought.
+// The communicator of one rank that imagines the others, to plan for many ranks
+// in one process. Collectives complete at once and move nothing, so their
+// results must not be used.
 #pragma once
 
 #include <memory>
@@ -12,11 +12,11 @@ namespace delink {
 
 class ImaginedRanks final : public SelfCommunicator {
  public:
-  // Itself it is `rank` of them.
+  // This rank is `rank` of them.
   explicit ImaginedRanks(int size, int rank = 0) : size_(size), rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  // All ranks are imagined to stay together.
+  // All ranks stay together.
   absl::StatusOr<std::unique_ptr<Communicator>> Split(int, int) override {
     return std::make_unique<ImaginedRanks>(size_, rank_);
   }

@@ -12,8 +12,8 @@
 namespace delink {
 namespace {
 
-// Whether ranks that share a slab's state take as much of it each: none owns it
-// alone, and a shard takes the same whichever parameters lie in it.
+// Whether ranks that share a slab's state each take the same: no rank owns it
+// alone, and a shard's size does not depend on its parameters.
 bool SharesAreAlike(const ParamStore& store) {
   const std::vector<PlacementRow>& rows = store.layout().placement().rows;
   if (std::ranges::none_of(

@@ -1,5 +1,5 @@
-// A stage of a run as its ranks would see it, without any of their memory: what
-// plans are made of.
+// A stage of a run without its memory, as its ranks would see it. Plans are
+// made from it.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,17 @@
 
 namespace delink {
 
-// A stage of a recipe as one of its ranks sees it, on a device of its own that
-// allocates nothing.
+// A stage of a recipe as one of its ranks sees it. Owns a device that allocates
+// nothing.
 class ImaginedStage {
  public:
-  // `env` says how many ranks there are and what kind of device they have. One
-  // that is another's env() has the plan of its executor, which is then not
-  // made again, and is of the same stage of the recipe.
+  // `env` gives the number of ranks and their kind of device. It may be the
+  // env() of another ImaginedStage of the same stage of the recipe; then the
+  // plan of that one's executor is shared instead of made again.
   static absl::StatusOr<std::unique_ptr<ImaginedStage>> Create(
       const RunEnv& env, size_t index, int rank);
-  // As it is once it has taken the layout of another stage
-  // (StageRun::TakeLayout), with which a plan is shared likewise.
+  // The stage after it has taken the layout of stage `layout`
+  // (StageRun::TakeLayout). A plan is shared in the same way.
   static absl::StatusOr<std::unique_ptr<ImaginedStage>> CreateLaidOut(
       const RunEnv& env, size_t index, size_t layout, int rank);
   // The same on another rank.
@@ -47,41 +47,41 @@ class ImaginedStage {
   std::unique_ptr<StageRun> stage_;
 };
 
-// Bytes of weights, gradients and state by where they are at home.
+// Bytes of weights, gradients and state that are device- and host-resident.
 struct PlaneBytes {
   int64_t device = 0, host = 0;
 };
 PlaneBytes PlaneBytesOf(const ParamStore& store);
-// Of each tier the larger.
+// The larger of both in each tier.
 PlaneBytes Most(const PlaneBytes& a, const PlaneBytes& b);
 
-// Of a rank what its StageRun and its store would say.
+// What a rank's StageRun and store would report.
 struct RankMemory {
   int rank = 0;
   MemoryAccount account;
   PlaneBytes planes;
 };
 RankMemory MemoryOf(const ImaginedStage& imagined);
-// By rank, of the ranks of the stage of the pipeline that `imagined` is of.
-// They differ where their shares of the state do, and where what is cut is not
-// cut evenly; none but `imagined` has an executor made.
+// By rank, for the ranks of the pipeline stage of `imagined`. They differ if
+// their shares of the state differ or if tensors are not cut evenly. Only
+// `imagined` has an executor.
 absl::StatusOr<std::vector<RankMemory>> MemoryOfRanks(
     const ImaginedStage& imagined);
-// Of all ranks, where `first` is on rank 0.
+// The same for all ranks; `first` is on rank 0.
 absl::StatusOr<std::vector<RankMemory>> MemoryByRank(
     const ImaginedStage& first);
-// Of planes alone, of all ranks of a layout, which `store` has.
+// Planes alone, for all ranks of the layout of `store`.
 absl::StatusOr<std::vector<PlaneBytes>> PlanesByRank(const ParamStore& store);
 
-// Of the ranks of a stage of the pipeline the first of those that hold most on
-// their device, and the most that one of them has of the host.
+// `rank`: the first rank of a pipeline stage that holds most on its device.
+// `host`: the most host memory that a rank of that stage holds.
 struct HeaviestRank {
   int rank = 0;
   int64_t host = 0;
 };
 
-// Of `first`, the stage on rank 0, those ranks of each stage of its pipeline,
-// in turn, that hold most.
+// Calls `visit` for the heaviest rank of each pipeline stage in turn. `first`
+// is the stage on rank 0.
 using VisitHeaviest =
     std::function<absl::Status(ImaginedStage& of, const HeaviestRank& rank)>;
 absl::Status ForEachHeaviest(ImaginedStage& first, const VisitHeaviest& visit);

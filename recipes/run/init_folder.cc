@@ -21,8 +21,8 @@ namespace {
 using huggingface::FolderValues;
 using huggingface::ModelFolder;
 
-// Sizes that the tensors tell besides, so that a recipe may have fewer
-// positions where nothing is stored for them.
+// A key that the shapes of tensors check. So a recipe may have fewer positions
+// if nothing is stored for them.
 constexpr char kMaxSeq[] = "model.max_seq";
 
 absl::Status CheckModel(const ModelFolder& folder, const Recipe& recipe) {
@@ -54,15 +54,15 @@ absl::Status CheckModel(const ModelFolder& folder, const Recipe& recipe) {
                    wrong));
 }
 
-// What of a tokenizer's bytes decides which ids a text has, wherever the file
-// was taken from.
+// The part of a tokenizer's bytes that determines a text's ids, independent of
+// the file's origin.
 absl::StatusOr<TokenizerFiles> MainFile(std::string_view bytes,
                                         const std::string& name) {
   if (!IsPacked(bytes)) return TokenizerFiles{{"", std::string(bytes)}};
   return UnpackFiles(bytes, name);
 }
 
-// Whether a corpus of this tokenizer is in the ids of one of `files`.
+// Whether a corpus of this tokenizer has the ids of one of `files`.
 bool SameIds(const TokenizerFiles& corpus, const TokenizerFiles& files) {
   for (const char* const name : {kTokenizerJson, kTokenizerModel}) {
     const auto theirs = files.find(name);
@@ -119,7 +119,7 @@ absl::StatusOr<std::unique_ptr<FolderInit>> FolderInit::Open(
 }
 
 absl::Status FolderInit::Load(Communicator& comm, ParamStore& store) {
-  // A store of one rank is that rank's alone, also where others read with it.
+  // A store of one rank belongs to that rank, even if other ranks read with it.
   SelfCommunicator alone;
   Communicator& group = store.ranks() == 1 ? alone : comm;
   DELINK_CHECK(group.size() == store.ranks() && group.rank() == store.rank());

@@ -1,7 +1,8 @@
-// `delink train --init FOLDER` of a Hugging Face model: a new run that begins
-// with published weights. Its recipe says the same of the model as the folder's
-// config.json. A first stage that shares begins with what the first of the
-// layers that share has there; one that visits some blocks with theirs.
+// `delink train --init FOLDER` for a Hugging Face model: a new run that begins
+// with published weights. Its recipe must describe the model as the folder's
+// config.json does. If the first stage shares, each sharing set takes the
+// weights of its first layer. If it visits only some blocks, it takes their
+// weights.
 #pragma once
 
 #include <memory>
@@ -21,24 +22,24 @@ namespace delink {
 
 class FolderInit {
  public:
-  // What is to begin; all outlives the call.
+  // The run that is to begin. Everything here outlives the call.
   struct Target {
     const Recipe* recipe = nullptr;
     const ParamRegistry* registry = nullptr;  // of its model
-    std::string_view tokenizer;               // the bytes of its corpus's
+    std::string_view tokenizer;               // bytes of the corpus's tokenizer
     std::string corpus;                       // names it in messages
     int rank = 0, ranks = 1;                  // rank 0 warns
   };
 
-  // Reads headers, and a tied head that is stored all the same. Besides what
-  // OpenModelFolder and FolderValues::Open refuse, InvalidArgument: keys of the
-  // recipe's [model] that are not the folder's, all of them, or a corpus of
-  // another tokenizer. The list outlives this.
+  // Reads headers, and a tied head if one is stored. Errors as OpenModelFolder
+  // and FolderValues::Open; also InvalidArgument: keys of the recipe's [model]
+  // that differ from the folder's (lists them all), or a corpus of another
+  // tokenizer. `models` outlives this.
   static absl::StatusOr<std::unique_ptr<FolderInit>> Open(
       const std::string& path, const ModelList& models, const Target& target);
 
-  // Fills the weights of a store of that model, in whatever layout of those
-  // ranks. Collective.
+  // Fills the weights of a store of that model, in any layout of those ranks.
+  // Collective.
   absl::Status Load(Communicator& comm, ParamStore& store);
 
  private:

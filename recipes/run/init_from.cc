@@ -79,7 +79,8 @@ absl::Status CheckSharing(const std::string& checkpoint,
   return absl::OkStatus();
 }
 
-// A tied head stays tied; one that was tied may be let go.
+// The model may untie a tied head, but not tie one that the checkpoint has
+// apart.
 absl::Status CheckTies(const std::string& checkpoint,
                        const std::vector<LogicalTensor>& model,
                        const Tensors& tensors) {

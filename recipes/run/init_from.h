@@ -1,8 +1,8 @@
 // `delink train --init CHECKPOINT`: a new run that begins with the weights of
-// an old one. Nothing else comes along: steps, optimizer state, data and
-// schedule are new. A real model may begin with what a pseudo model learnt;
-// then every layer gets its copy of what was shared. A checkpoint of a stage
-// that visits some blocks begins one that visits the same.
+// an old one. Everything else starts anew: steps, optimizer state, data and
+// schedule. A real model may begin with the weights of a pseudo model; then
+// every layer gets its own copy of the shared weights. If the checkpoint's
+// stage visits only some blocks, the first stage must visit the same.
 #pragma once
 
 #include <string>
@@ -13,20 +13,20 @@
 
 namespace delink {
 
-// What is to begin.
+// The run that is to begin.
 struct InitTarget {
   const ParamRegistry* registry = nullptr;
   int blocks = 0;
   SharingMap sharing;          // of its first stage
-  std::string_view tokenizer;  // the bytes of its corpus's
+  std::string_view tokenizer;  // bytes of the corpus's tokenizer
   std::string corpus;          // names it in messages
 };
 
-// Whether LoadWeights can fill the first stage from `checkpoint`, a verified
-// step folder, and the corpus is in the checkpoint's tokens. InvalidArgument
-// names the tokenizer; the first tensor that one side lacks, or whose shapes
-// differ; or the part and blocks that the stage shares and the checkpoint has
-// apart. Reads no weights.
+// Checks that LoadWeights can fill the first stage from `checkpoint`, a
+// verified step folder, and that the corpus has the checkpoint's tokenizer.
+// InvalidArgument names the tokenizer; the first tensor that is missing on one
+// side or has another shape; or the part and blocks that the stage shares and
+// the checkpoint does not. Reads no weights.
 absl::Status CheckInit(const std::string& checkpoint, const InitTarget& target);
 
 }  // namespace delink

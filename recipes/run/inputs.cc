@@ -14,7 +14,8 @@
 namespace delink {
 namespace {
 
-// Whether this rank's text is rank 0's; the first line that differs.
+// Checks that this rank's text is rank 0's; reports the first line that
+// differs.
 absl::Status SameLines(const std::string& mine, const std::string& first) {
   const std::vector<std::string> here = absl::StrSplit(mine, '\n');
   const std::vector<std::string> there = absl::StrSplit(first, '\n');
@@ -29,8 +30,8 @@ absl::Status SameLines(const std::string& mine, const std::string& first) {
   return absl::OkStatus();
 }
 
-// What a rank alone cannot do otherwise than the others: go on from a
-// checkpoint, end early, or have a trace.
+// Options that must be the same on all ranks: resuming, an early end, or a
+// trace.
 std::string LinesOf(const TrainOptions& options) {
   const auto flag = [](const char* name, bool given) {
     return absl::StrCat(given ? "" : "no ", name, "\n");
@@ -54,7 +55,7 @@ absl::StatusOr<RunInputs> ReadInputs(const TrainOptions& options,
       const Recipe read,
       ReadRecipe(options.recipe, options.sets, KindsOf(models)));
   absl::StatusOr<Recipe> recipe = CheckWorld(read, ranks);
-  // In which stage a run goes on its checkpoint says.
+  // The checkpoint says in which stage a run continues.
   std::vector<absl::Status> unfit;
   if (options.resume) {
     while (!recipe.ok() && unfit.size() + 1 < read.stages.size()) {

@@ -16,21 +16,21 @@
 namespace delink {
 
 struct RunInputs {
-  Recipe recipe;  // of these ranks, with the corpora's vocabulary
+  Recipe recipe;  // fitted to the ranks, with the corpora's vocabulary
   Sources sources;
-  // By stage in which a run would go on: why these ranks do not fit it or those
-  // behind it. Stages that are not here they fit.
+  // Indexed by the stage in which a run would continue: why the ranks do not
+  // fit that stage or a later one. The ranks fit from any stage beyond the end.
   std::vector<absl::Status> unfit = {};
 
   absl::Status FitsFrom(size_t stage) const {
     return stage < unfit.size() ? unfit[stage] : absl::OkStatus();
   }
 
-  // A validation is on so many of each source.
+  // Sequences of each source that a validation reads.
   int64_t validation_sequences() const {
     return recipe.data.validation_batches * recipe.data.batch;
   }
-  // What validations are made on (Sources::ValidatedOn).
+  // The data that validations read (Sources::ValidatedOn).
   std::string ValidatedOn() const {
     return sources.ValidatedOn(validation_sequences());
   }
@@ -40,9 +40,9 @@ struct RunInputs {
 absl::StatusOr<RunInputs> ReadInputs(const TrainOptions& options,
                                      const ModelList& models, int ranks);
 
-// Whether all ranks have read the same, and are to do the same: else they would
-// train apart without a word, or wait for each other. Where the files lie may
-// differ from machine to machine. Collective.
+// Checks that all ranks have read the same inputs and have the same options.
+// Otherwise they would silently diverge, or wait for each other. The paths of
+// files may differ between machines. Collective.
 absl::Status AgreeOnInputs(Communicator& comm, const TrainOptions& options,
                            const RunInputs& inputs);
 

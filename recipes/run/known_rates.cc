@@ -15,7 +15,7 @@
 namespace delink {
 namespace {
 
-// Of a GPU of a machine of today behind PCIe, and of a few cores.
+// Assumed for a current GPU behind PCIe, and for a few CPU cores.
 offload::StepRates Assumed(bool cuda, DType dtype) {
   if (!cuda) {
     return {.flops = 1e11,

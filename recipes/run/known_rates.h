@@ -1,5 +1,5 @@
-// What the machine is taken to do where a decision hangs on it: as `delink
-// bench --suite machine` measured it, else what is assumed of machines.
+// The machine's rates, for decisions that depend on them: measured by `delink
+// bench --suite machine`, else assumed.
 #pragma once
 
 #include <string>
@@ -12,11 +12,11 @@ namespace delink {
 
 struct KnownRates {
   offload::StepRates rates;
-  std::string source;  // in words, with what may be done about it
+  std::string source;  // in words, with how to get better ones
 };
 
-// For the recipe's products and updates, of `device`, or of the first of this
-// machine where it measures in place of a GPU.
+// Rates of the recipe's products and updates on `device`, or on this machine's
+// first GPU if `device` stands for a GPU without being one.
 KnownRates RatesFor(const Device& device, const Recipe& recipe);
 
 }  // namespace delink

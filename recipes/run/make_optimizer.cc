@@ -18,8 +18,9 @@
 namespace delink {
 namespace {
 
-// Muon has a momentum for matrices of blocks, and betas for all else. A group
-// that gives one of them to the others alone would change nothing.
+// Muon has a momentum for matrices of blocks, and betas for everything else. A
+// group that gives either only to parameters of the other kind would change
+// nothing.
 absl::Status CheckGroupKeysApply(const Recipe& recipe,
                                  const ParamRegistry& registry,
                                  const ParamRules& rules) {

@@ -15,8 +15,8 @@ namespace delink {
 absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
     const Recipe& recipe, const ParamRegistry& registry);
 
-// InvalidArgument: groups give layers different values that share under
-// `sharing`, which is that of a stage.
+// InvalidArgument: groups give different values to layers that share under
+// `sharing`, the sharing map of `stage`.
 absl::Status CheckGroups(const RunEnv& env, size_t stage,
                          const SharingMap& sharing);
 

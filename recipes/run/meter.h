@@ -1,4 +1,4 @@
-// How long a run takes and how fast it is.
+// Measures how long a run takes and how fast it is.
 #pragma once
 
 #include <chrono>
@@ -15,22 +15,22 @@ class Meter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Begins to count `seconds`, which the run took before, at `start`.
+  // Starts at `start`, after `seconds` that the run took before.
   Meter(RunPeak peak, double seconds, Clock::time_point start = Clock::now())
       : peak_(std::move(peak)), before_(seconds), start_(start) {}
 
-  double Seconds() const;      // that the run has taken
+  double Seconds() const;      // of the run so far
   double peak_flops() const {  // of all ranks
     return peak_.flops();
   }
 
-  // The seconds since the last call: of a step, where the call before ended
-  // what is not its time.
+  // Seconds since the last call. They are a step's if the last call was at the
+  // step's begin.
   double Lap();
   // The speed of a step that took `seconds`. May measure the machine's peak
-  // again, which is no step's time.
+  // again; that time counts for no step.
   Speed Step(double seconds, int64_t tokens, double flops_per_token);
-  // The next steps are of another kind: how fast they are is known anew.
+  // Restarts the running mean, because the next steps are of another kind.
   void ForgetSteps() { mean_seconds_ = 0; }
 
  private:

@@ -25,7 +25,7 @@ std::set<int> NodesOfGroup(const std::vector<int>& group,
   return all;
 }
 
-// The first tensor group that several nodes have; none: empty.
+// The first tensor group that is on several nodes; empty if none is.
 std::vector<int> GroupAcross(const Mesh& mesh, const std::vector<int>& nodes) {
   if (mesh.tensor == 1) return {};
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
@@ -36,8 +36,8 @@ std::vector<int> GroupAcross(const Mesh& mesh, const std::vector<int>& nodes) {
   return {};
 }
 
-// What would keep tensor groups on a node: another order of ranks, or fewer of
-// them, the others becoming data ranks.
+// How to keep tensor groups on a node: another order of ranks, or fewer tensor
+// ranks and more data ranks.
 std::string Mend(Mesh mesh, const std::vector<int>& nodes,
                  const ModelConfig& model) {
   const Mesh given = mesh;

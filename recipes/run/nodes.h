@@ -1,4 +1,4 @@
-// On which machines the ranks of a stage are.
+// The machines (nodes) of a stage's ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 
 namespace delink {
 
-// By rank the number of its node: `per_node` neighbours are on each; 0: all are
-// on one.
+// The number of each rank's node. Each node has `per_node` consecutive ranks;
+// 0: all are on one node.
 std::vector<int> NodesOf(int64_t ranks, int64_t per_node);
-// The same of the ranks that were started. Collective.
+// The same for the started ranks. Collective.
 absl::StatusOr<std::vector<int>> NodesOf(World& world);
 
-// Of a recipe that is fitted to these ranks, from stage `first` on: an error
-// where the ranks of a tensor group are on several nodes, unless the stage
-// allows it.
+// An error if the ranks of a tensor group are on several nodes, unless the
+// stage allows it. For stages from `first` on of a recipe fitted to these
+// ranks.
 absl::Status CheckNodes(const Recipe& recipe, const std::vector<int>& nodes,
                         size_t first = 0);
 
 // "tensor 2 x data 4 x pipeline 2, neighbours along tensor; 2 nodes of 8, each
-// tensor group on one": the axes that have several ranks, the fastest first.
-// "1" of one rank.
+// tensor group on one": the axes with several ranks, the fastest first. "1" for
+// one rank.
 std::string RanksText(const Mesh& mesh, const std::vector<int>& nodes);
 
 }  // namespace delink

@@ -11,12 +11,12 @@
 
 namespace delink {
 
-// Of the step that the stage did last, and of the weights after it. Every
-// parameter counts once: the squares of all gradients' norms add up to that of
-// StepResult. Changes nothing of the run. Collective.
+// Norms of the last step's gradients and of the weights after it. Every
+// parameter counts once: the squares of all gradient norms add up to the square
+// of StepResult's. Does not change the run. Collective.
 absl::StatusOr<NormsByLayer> MeasureNorms(StageRun& stage);
 
-// What `layers` (ascending) are called together.
+// The common name of `layers` (ascending).
 std::string NameOfLayers(const Sequential& model,
                          const std::vector<int>& layers);
 

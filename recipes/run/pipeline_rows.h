@@ -1,4 +1,4 @@
-// Who has what in the pipeline of a stage.
+// The ranks and layers of each pipeline stage.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace delink {
 
-// By stage of the pipeline; one row where there is none.
+// One row per pipeline stage; a single row without a pipeline.
 std::vector<PipelineRow> PipelineRows(const Layout& layout,
                                       const Sequential& model);
 

@@ -106,7 +106,7 @@ bool RunPosition::HasBatch(size_t stage) const {
 }
 
 bool RunPosition::DataOver() const {
-  // A stage that is over does not take what is left of its sources.
+  // A stage that is over leaves the rest of its sources unused.
   const bool over = stage_ + 1 < recipe_->stages.size() &&
                     step_ >= recipe_->StageEnd(stage_, begin_);
   for (size_t i = stage_ + (over ? 1 : 0); i < recipe_->stages.size(); ++i) {

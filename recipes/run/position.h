@@ -1,5 +1,5 @@
-// Where a run is: all that its next step depends on besides the parameters.
-// Part of every checkpoint.
+// The position of a run: everything that its next step depends on, except the
+// parameters. Part of every checkpoint.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ class RunPosition {
  public:
   // At the start of the run.
   RunPosition(const Recipe& recipe, Blend blend);
-  // Where a checkpoint left it. The recipe's windows may have changed since.
+  // At a checkpoint. The recipe's windows may have changed since.
   RunPosition(const Recipe& recipe, const SavedRun& saved, Blend blend);
 
   int64_t step() const { return step_; }        // optimizer steps done
@@ -30,30 +30,31 @@ class RunPosition {
   int64_t tokens() const { return samples_ * recipe_->data.seq; }
   size_t stage() const { return stage_; }
   const StageMark& begin() const { return begin_; }  // of the stage
-  // Where it is in each source, with the weights of the stage.
+  // The position in each source, with the stage's weights.
   const Blend& blend() const { return blend_; }
 
   // A step has been done with this loss, or skipped.
   void Advance(std::optional<double> loss);
   void AddProbe(const Agreement& agreement);
-  // The same loss on all ranks. Returns whether it is the lowest so far.
+  // `loss` is the same on all ranks. Returns whether it is the lowest so far.
   bool AddValidation(double loss);
   const BestValidation& best() const { return best_; }
   SkipWatch& skips() { return skips_; }
   // The next stage begins here.
   void EnterNextStage();
 
-  // Why the stage is over, in words; empty: it goes on. The last one with data
-  // does until the run ends. Collective where it hangs on what was measured:
-  // rank 0 decides.
+  // Why the stage is over, in words; empty: it continues. The last stage with
+  // data continues until the run ends. Collective if it depends on
+  // measurements; then rank 0 decides.
   absl::StatusOr<std::string> StageOver(Communicator& comm) const;
 
-  // Whether all sources have ended: no stage from here on has a batch left.
+  // Whether all sources have ended: neither this stage nor a later one has a
+  // batch left.
   bool DataOver() const;
-  // Why the run ends before its last step, in words; empty: it goes on.
+  // Why the run ends before its last step, in words; empty: it continues.
   std::string EndsEarly() const;
 
-  // For a checkpoint, but for what only `Sources` know, and the time.
+  // For a checkpoint. Lacks the time and what only `Sources` know.
   SavedRun Saved() const;
 
  private:

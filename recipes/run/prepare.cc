@@ -66,7 +66,7 @@ absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
                    rows ? " rows" : " columns", "; use tensor ", others));
 }
 
-// A row that says something of no parameter is a slip of the pen.
+// A row that matches no parameter is a typo.
 absl::Status CheckOffload(const Recipe& recipe, const ParamRegistry& registry,
                           size_t stage) {
   const OffloadRules& offload = recipe.stages[stage].offload;

@@ -1,5 +1,4 @@
-// What a run and the plan of a run make alike from a recipe, before any memory
-// is taken.
+// What a run and its plan both build from a recipe before they allocate memory.
 #pragma once
 
 #include <memory>
@@ -13,37 +12,37 @@
 
 namespace delink {
 
-// The recipe with the corpus's vocabulary where it names none. InvalidArgument:
-// it names one that is too small.
+// The recipe; if it gives no vocabulary, with the corpus's. InvalidArgument:
+// its vocabulary is too small.
 absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus);
 
-// Whether the stage's tensor ranks can share the model's parameters. A model of
-// one's own need not say how it can be cut (ModelConfig::cuts), they do.
+// Whether the model's parameters can be cut for the stage's tensor ranks. A
+// custom model need not define ModelConfig::cuts; its parameters decide.
 absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
                       size_t stage);
 
-// Whether each row of the stage's `offload` says something of a parameter.
+// Checks that each row of the stage's `offload` matches a parameter.
 absl::Status CheckOffload(const Recipe& recipe, const ParamRegistry& registry,
                           size_t stage);
 
-// Whether lanes but compute have a thread on ranks of so many threads: where
-// compute has several; in a pipeline, where something is under way nearly
-// always, and it is big messages that somebody must come by for; and where
-// copies between homes and the host's updates go on beside compute.
+// Whether the lanes other than compute have a thread of their own. They have
+// one if a rank has several threads; if a stage has a pipeline, because its
+// messages are large, nearly always under way and must be polled; and if a
+// stage offloads, because copies and host updates overlap compute.
 bool HasLaneThread(const Recipe& recipe, int threads);
 
-// A recipe's model, and what updates it.
+// A recipe's model and its optimizers.
 class RunModel {
  public:
-  // The recipe outlives it. InvalidArgument where a stage's share does not fit
-  // the model or the groups of hyper-parameters, or not only cuts links of the
-  // stage before; or where the ranks of a stage, from `first` on, cannot share
-  // the model's parameters.
+  // The recipe outlives it. InvalidArgument: a stage's share does not fit the
+  // model or the groups of hyper-parameters, or does more than cut links of the
+  // stage before; or the model's parameters cannot be cut for the ranks of a
+  // stage from `first` on.
   static absl::StatusOr<std::unique_ptr<RunModel>> Create(
       const Recipe& recipe, const ModelList& models, size_t first = 0);
 
-  // For stages on this device and of these ranks, whom nobody watches. All of
-  // it outlives them.
+  // For stages on this device and these ranks, without a watch. The arguments
+  // and this outlive them.
   RunEnv On(Device& device, Communicator& world, Communicator& network) const;
 
  private:

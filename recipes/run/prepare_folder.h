@@ -1,4 +1,4 @@
-// The folder of a run, made ready once everything has been checked.
+// Prepares the folder of a run, after all checks.
 #pragma once
 
 #include <string>
@@ -10,13 +10,12 @@
 
 namespace delink {
 
-// Where the options want it.
+// The folder that the options ask for.
 std::string FolderOf(const TrainOptions& options);
 
-// Makes the folder `out`, which is taken (RunFolder::Take), that of a run of
-// this recipe: the recipe is written, what is left behind by the checkpoint
-// that the run goes on from is set aside, and the log goes there from now on.
-// For rank 0.
+// Prepares the folder `out`, which is locked (RunFolder::Take), for a run of
+// this recipe: writes the recipe, sets aside checkpoints that are later than
+// the one resumed from, and redirects the log to the folder. For rank 0.
 absl::Status PrepareFolder(const TrainOptions& options, const std::string& out,
                            const Recipe& recipe, const Beginning& beginning);
 

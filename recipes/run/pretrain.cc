@@ -1,5 +1,4 @@
-// The loop of a run. What it stands on is made in setup.cc; what happens in it
-// is told in recorder.cc.
+// The loop of a run. setup.cc prepares it; recorder.cc records its events.
 #include "recipes/run/pretrain.h"
 
 #include <algorithm>
@@ -46,7 +45,7 @@ double RateOf(const Recipe& recipe, const RunPosition& at) {
                       at.step());
 }
 
-// A stage may wait for a plateau or for disagreement that never comes.
+// A stage may wait for a plateau or a disagreement that never occurs.
 void WarnOfStagesLeft(const RunSetup& run, const RunPosition& at) {
   const std::vector<Stage>& stages = run.recipe().stages;
   if (!run.first() || at.stage() + 1 == stages.size()) return;
@@ -61,7 +60,7 @@ void WarnOfStagesLeft(const RunSetup& run, const RunPosition& at) {
                           "or steps besides, or a weaker threshold";
 }
 
-// The signal on which the ranks stop, the same on all of them.
+// The signal on which the ranks stop, the same on all ranks.
 absl::StatusOr<int> Stopped(const RunSetup& run, int64_t step) {
   DELINK_ASSIGN_OR_RETURN(
       const int64_t signal,
@@ -75,7 +74,7 @@ absl::StatusOr<int> Stopped(const RunSetup& run, int64_t step) {
   return static_cast<int>(signal);
 }
 
-// Goes on after a step that was skipped, or ends the run.
+// Continues after a skipped step, or ends the run.
 absl::Status PassOver(const RunSetup& run, StageRun& stage,
                       const TriedStep& tried, double most, SkipWatch& skips) {
   const StepResult& result = tried.result;
@@ -94,7 +93,7 @@ absl::Status PassOver(const RunSetup& run, StageRun& stage,
   return absl::OkStatus();
 }
 
-// What is left to do and to tell after the last step.
+// The work and the events after the last step.
 absl::Status End(const RunSetup& run, Recorder& recorder, StageRun& stage,
                  const RunPosition& at) {
   if (at.step() == run.recipe().schedule.steps) {
@@ -117,7 +116,7 @@ absl::Status End(const RunSetup& run, Recorder& recorder, StageRun& stage,
 absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
   const Recipe& recipe = run.recipe();
   Communicator& world = *run.env().world;
-  // In this order: the stage leaves no room to measure the machine's peak in.
+  // In this order, because the stage leaves no room to measure the peak.
   DELINK_ASSIGN_OR_RETURN(Recorder recorder, Recorder::Create(run));
   DELINK_ASSIGN_OR_RETURN(std::unique_ptr<StageRun> stage,
                           run.beginning().MakeStage(run.env()));
@@ -148,7 +147,7 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
     const double lr = RateOf(recipe, at);
     const double most = at.skips().Threshold();
     const absl::Status begun = stage->executor().Begin(batch, step, lr, most);
-    // While the device works.
+    // Overlaps the device's work.
     DELINK_RETURN_IF_ERROR(recorder.Flush());
     DELINK_RETURN_IF_ERROR(begun);
     run.watch().Begin(Lane::kCompute, step, "reading the next batch");

@@ -27,10 +27,10 @@ struct TrainOptions {
 
 class RunSetup;
 
-// Trains until the recipe's end, or until `until_step`, or until a signal asks
-// all ranks to stop: they finish the step and save. The signal is the result; 0
-// when there was none. Once it has begun, an error may be one rank's alone: the
-// caller ends the other ranks.
+// Trains until the recipe's end, until `until_step`, or until a signal asks all
+// ranks to stop; then they finish the step and save. Returns the signal, or 0.
+// An error during training may occur on one rank only; the caller must then end
+// the other ranks.
 absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step);
 
 }  // namespace delink

@@ -1,4 +1,4 @@
-// How well the gradients of the layers that share agree, while a run trains.
+// Measures during a run how well the gradients of layers that share agree.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,8 +10,8 @@
 
 namespace delink {
 
-// Measures it where it is time to, after the step that was tried. Says nothing
-// of a step that was skipped, or of gradients that are not finite. Collective.
+// Measures the agreement if it is due, after the step that was tried. Reports
+// nothing for a skipped step or for gradients that are not finite. Collective.
 absl::Status MaybeProbe(const RunSetup& run, Recorder& recorder,
                         StageRun& stage, const TriedStep& tried,
                         RunPosition& at);

@@ -1,4 +1,4 @@
-// The last values of a series, and what is far above them.
+// The last values of a series, with their mean and deviation.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ class RecentValues {
     double deviation = 0;  // standard, of these values alone
   };
 
-  // Begins with `values`, the newest last, however many there are.
+  // Begins with `values`, the newest last; may be more than `most`.
   explicit RecentValues(size_t most, const std::vector<double>& values = {})
       : most_(most), values_(values.begin(), values.end()) {}
 
-  // Where there are more than `most` then, the oldest goes.
+  // If there are then more than `most`, drops the oldest.
   void Add(double value);
   void Clear() { values_.clear(); }
 
-  // Of the `count` values, one at least, ahead of the `newest`.
+  // Of the `count` values, at least one, before the `newest` newest ones.
   Spread Of(size_t count, size_t newest = 0) const;
 
   size_t size() const { return values_.size(); }

@@ -16,8 +16,8 @@ namespace delink {
 
 namespace {
 
-// That of the rank whose is the largest, the first of those that are alike; on
-// every rank. Collective.
+// The account of the rank that has most, the first of equals; the same on every
+// rank. Collective.
 absl::StatusOr<MemoryAccount> LargestAccount(MemoryAccount account,
                                              Communicator& world) {
   const int64_t ranks = world.size();
@@ -98,7 +98,7 @@ absl::StatusOr<std::optional<PipelineWait>> Recorder::MaybeAddWaits(
       world.AllReduce(sums, std::size(sums), DType::kF64, ReduceOp::kSum)
           ->Wait());
   run_->watch().Wait(step, "");
-  // Of a rank that was late others waited longer than its step takes by itself.
+  // If a rank was late, others waited longer than its own step takes.
   return PipelineWait{
       .bubble = std::min(sums[0] / (world.size() * seconds), 1.0),
       .seconds = sums[1] / world.size()};
@@ -123,7 +123,7 @@ absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
                           MaybeAddWaits(stage, at.step(), result.waited, took));
   DELINK_ASSIGN_OR_RETURN(std::optional<NormsByLayer> norms,
                           MaybeMeasureNorms(stage, at));
-  // What is measured besides is not the next step's time either.
+  // The measurement counts for no step.
   if (norms.has_value()) meter_.Lap();
   if (!run_->first()) return absl::OkStatus();
   untold_ =
@@ -139,7 +139,7 @@ absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
                .wait = wait,
                .norms = std::move(norms),
                .sources = run_->sources().StatesAt(at.blend())};
-  // On the CPU the next step takes this thread: now is the time.
+  // On the CPU the next step occupies this thread, so record now.
   return IsCuda(run_->env().device->kind()) ? absl::OkStatus() : Flush();
 }
 

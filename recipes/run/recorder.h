@@ -1,5 +1,5 @@
-// Gathers what happens in a run, once, and tells it to the sinks
-// (recipes/record/sink.h). None of it changes the run.
+// Collects the events of a run and passes them to the sinks
+// (recipes/record/sink.h). Recording does not change the run.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@
 
 namespace delink {
 
-// Every rank has one; that of rank 0 alone tells.
+// Every rank has one; only rank 0's writes to sinks.
 class Recorder {
  public:
   // Measures the machine's peak, and opens the sinks. Collective. The run
@@ -26,25 +26,24 @@ class Recorder {
   static absl::StatusOr<Recorder> Create(const RunSetup& run);
   Recorder(Recorder&&) = default;
 
-  double Seconds() const { return meter_.Seconds(); }  // that the run has taken
+  double Seconds() const { return meter_.Seconds(); }  // of the run so far
   double Flops() const { return flops_; }  // of all steps, on all ranks
   RunMoment Now(const RunPosition& at) const;
 
   absl::Status Begin(StageRun& stage, const RunPosition& at);
-  // After a step. Measures norms by layer where it is time to; collective then.
-  // Where a device works by itself the step is told with the next call, Flush
-  // among them.
+  // After a step. If norms by layer are due, measures them; then collective. On
+  // a GPU, the step is recorded by the next call, which may be Flush.
   absl::Status Step(StageRun& stage, const RunPosition& at, double lr,
                     const StepResult& result);
-  // Tells the step that was not told yet.
+  // Records the pending step, if there is one.
   absl::Status Flush();
-  // Anything else. The time until here is no step's.
+  // Any other event. The time until here counts for no step.
   absl::Status Tell(const RunEvent& event);
 
  private:
   Recorder(const RunSetup& run, Meter meter)
       : run_(&run), meter_(std::move(meter)), flops_(run.beginning().flops()) {}
-  // Of a step that took so many seconds. Collective with a pipeline.
+  // For a step that took `seconds`. Collective with a pipeline.
   absl::StatusOr<std::optional<PipelineWait>> MaybeAddWaits(
       StageRun& stage, int64_t step, const WaitedSeconds& waited,
       double seconds);
@@ -59,8 +58,8 @@ class Recorder {
   std::optional<StepDone> untold_;  // rank 0
 };
 
-// What there is to tell of a stage; no loss. Collective over `world`, the
-// stage's ranks.
+// The facts of a stage, without its loss. Collective over `world`, the stage's
+// ranks.
 absl::StatusOr<StageFacts> FactsOf(StageRun& stage, Communicator& world);
 
 }  // namespace delink

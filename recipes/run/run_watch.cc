@@ -13,7 +13,7 @@
 namespace delink {
 namespace {
 
-// A vote to save counts as much as more votes to stop than there are ranks.
+// A vote to save outweighs votes to stop of all ranks.
 constexpr double kSaveVote = 1 << 24;
 
 }  // namespace
@@ -72,7 +72,7 @@ Asked RunWatch::AskedBy(double votes) {
 }
 
 void RunWatch::Saved(const Asked& asked) {
-  // Also those that came meanwhile: the signal reaches ranks one after the
+  // Includes signals that arrived meanwhile: ranks get a signal one after the
   // other.
   if (asked.save) saves_ = SaveRequests();
 }

@@ -1,5 +1,5 @@
-// What watches over a run while it trains: signals, on which all ranks agree,
-// and the watchdog.
+// Watches a run while it trains: signals, on which all ranks agree, and the
+// watchdog.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@
 
 namespace delink {
 
-// What signals ask of a run: the same on all ranks, in the same step.
+// What signals request from a run: the same on all ranks, in the same step.
 struct Asked {
   bool stop = false;  // save, and end
-  bool save = false;  // save, and go on
+  bool save = false;  // save, and continue
 };
 
 class RunWatch final : public StepWatch {
  public:
   struct Options {
-    std::string folder;     // where ranks tell what they do
+    std::string folder;     // ranks report their progress there
     int64_t patience = 0;   // of the watchdog, in seconds; 0: none
     bool pipeline = false;  // ranks run programs that differ
   };
@@ -33,22 +33,22 @@ class RunWatch final : public StepWatch {
   static absl::StatusOr<std::unique_ptr<RunWatch>> Start(World& world,
                                                          Options options);
 
-  // Watches while a run is set up and has no folder yet: ranks of one machine
-  // meet in one for temporary files, those of several go without. A rank that
-  // dies is named; nothing else is noticed. Null where there is nobody to
-  // watch. Collective.
+  // Watches while a run is set up and has no folder yet. The ranks of one
+  // machine use a temporary folder; ranks of several machines are not watched.
+  // Reports a rank that dies, and nothing else. Null if nothing is watched.
+  // Collective.
   static std::unique_ptr<Watchdog> StartEarly(World& world);
 
   void Begin(Lane lane, int64_t step, std::string_view what) override;
   void Wait(int64_t step, std::string_view what) override;
   double Vote() override;
 
-  // What the votes of a step say.
+  // The request that the votes of a step add up to.
   static Asked AskedBy(double votes);
-  // A checkpoint was written for what was asked.
+  // The requested checkpoint was written.
   void Saved(const Asked& asked);
 
-  // This rank ends, well or with an error that it is about to tell.
+  // This rank ends, either normally or with an error that it will report.
   void Leave() {
     watchdog_->heartbeat().Leave();
     signals_.reset();
@@ -58,8 +58,8 @@ class RunWatch final : public StepWatch {
   explicit RunWatch(std::unique_ptr<Watchdog> watchdog)
       : watchdog_(std::move(watchdog)) {}
 
-  // Of several ranks: mpirun asks the others to end when one has died, but not
-  // before they have told which.
+  // With several ranks: mpirun signals the others when one dies, but they first
+  // report which one.
   std::optional<SignalCatcher> signals_;
   std::unique_ptr<Watchdog> watchdog_;
   int64_t saves_ = 0;  // SIGUSR1s that have been answered

@@ -65,7 +65,7 @@ absl::Status CheckCounts(const std::string& path, const SavedRun& run) {
   return absl::OkStatus();
 }
 
-// Numbers of steps, or -1 for none, among what is kept as floating point.
+// Step numbers, or -1 for none, among the floating-point values.
 bool IsStep(double value, const SavedRun& run) {
   return value >= -1 && value <= static_cast<double>(run.step) &&
          value == std::floor(value);

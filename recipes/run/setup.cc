@@ -17,7 +17,7 @@
 namespace delink {
 namespace {
 
-// What this rank has, if all ranks have theirs.
+// This rank's value, if all ranks have one.
 template <typename T>
 absl::StatusOr<T> IfAllHave(Communicator& comm, absl::StatusOr<T> mine) {
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, mine.status()));
@@ -57,8 +57,8 @@ RunSetup::RunSetup(const TrainOptions& options, World& world)
 absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
     const TrainOptions& options, const ModelList& models, World& world) {
   Communicator& comm = world.comm();
-  // mpirun asks the others to end when a rank has died: not before they have
-  // told which.
+  // When a rank dies, mpirun signals the others. They must first report which
+  // rank died.
   std::optional<SignalCatcher> signals;
   if (world.size() > 1) signals.emplace();
   const std::unique_ptr<Watchdog> early = RunWatch::StartEarly(world);
@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<RunSetup>> RunSetup::Create(
   DELINK_ASSIGN_OR_RETURN(
       run->beginning_,
       Beginning::Find(options, models, run->out_, run->inputs(), comm));
-  // Of a run that goes on, those that are over are arranged no more.
+  // A resumed run does not check the layouts of finished stages.
   const size_t first = run->beginning_->Position().stage();
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, run->inputs().FitsFrom(first)));
   DELINK_RETURN_IF_ERROR(

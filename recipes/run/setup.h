@@ -1,6 +1,6 @@
-// Everything a run stands on before its first step: what it reads
-// (inputs.h), where it begins (beginning.h), its model and device
-// (prepare.h), its folder (prepare_folder.h), and who watches over it.
+// Everything a run needs before its first step: its inputs (inputs.h), its
+// beginning (beginning.h), its model and device (prepare.h), its folder
+// (prepare_folder.h) and its watch (run_watch.h).
 #pragma once
 
 #include <memory>
@@ -24,10 +24,9 @@ namespace delink {
 
 class RunSetup {
  public:
-  // Reads and checks everything, then (and only then) changes the run's folder,
-  // which is this run's from before it is first looked into.
-  // Collective: every rank returns the same. InvalidArgument: the options or
-  // the recipe are wrong.
+  // Reads and checks everything, and only then changes the run's folder. The
+  // folder is locked before it is first read. Collective: every rank returns
+  // the same. InvalidArgument: the options or the recipe are wrong.
   static absl::StatusOr<std::unique_ptr<RunSetup>> Create(
       const TrainOptions& options, const ModelList& models, World& world);
 
@@ -41,14 +40,14 @@ class RunSetup {
   bool first() const { return world_.rank() == 0; }
   int threads() const { return threads_; }
   RunWatch& watch() const { return *watch_; }
-  // After a step: writes the trace, if there is to be one and it is time.
-  // Collective.
+  // Call after a step. Writes the trace, if one is due. Collective.
   absl::Status MaybeTrace(StageRun& stage, int64_t step, bool ends);
 
  private:
   RunSetup(const TrainOptions& options, World& world);
   absl::Status MakeModel(const ModelList& models);
-  // Whether it fits; a warning, if there is one, where kernels will be slow.
+  // Checks that the run fits. Returns a warning if kernels will be slow, else
+  // "".
   absl::StatusOr<std::string> CheckDevice();
   void Warn(const TrainOptions& options, const std::string& slow) const;
   absl::Status StartWatching(const TrainOptions& options);
@@ -56,7 +55,7 @@ class RunSetup {
   World& world_;
   std::string out_;
   int threads_ = 1;
-  std::unique_ptr<FolderLock> lock_;  // rank 0's; outlives all that writes
+  std::unique_ptr<FolderLock> lock_;  // rank 0's; outlives all writers
   std::optional<RunInputs> inputs_;
   std::vector<int> nodes_;  // by rank
   std::unique_ptr<Device> device_;

@@ -7,7 +7,7 @@
 namespace delink {
 namespace {
 
-// Ahead of the norms.
+// Values before the norms.
 constexpr size_t kCounts = 2;
 
 std::vector<double> NormsOf(const std::vector<double>& saved) {
@@ -29,7 +29,7 @@ SkipWatch::SkipWatch(const OptimizerConfig::Skip& skip,
 double SkipWatch::Threshold() const {
   const auto window = static_cast<size_t>(skip_.window);
   if (skip_.outlier <= 0 || norms_.size() < window + 1) return 0;
-  // But for the newest, whose step may still be under way.
+  // Without the newest, whose step may still be running.
   const auto [mean, deviation] = norms_.Of(window, 1);
   return mean + skip_.outlier * deviation;
 }

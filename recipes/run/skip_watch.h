@@ -1,15 +1,14 @@
-// Decides which steps are passed over: what [optimizer.skip] says.
+// Decides which steps are skipped, as [optimizer.skip] says.
 //
 // An outlying step is one whose gradient norm is above mean + outlier *
-// deviation of the last `window` norms. Of a step that was skipped the window
-// has the threshold that it was above: a single spike does not raise it by
-// much, while norms that stay high do within some steps. The threshold of a
-// step is known before the step before has ended: it looks at the norms of the
-// steps before that one, so that the host may give the device a step while it
-// is still at work. Norms jump where layers are delinked, so a stage begins
-// with an empty window.
+// deviation of the last `window` norms. For a skipped step the window holds the
+// threshold instead of the norm. So a single spike raises the threshold little,
+// but norms that stay high raise it within some steps. The threshold leaves out
+// the norm of the newest step. So it is known before that step ends, and the
+// host can queue the next step while the device works. Norms jump when layers
+// are delinked, so a stage begins with an empty window.
 //
-// The same on every rank, and in every checkpoint.
+// The same on every rank. Part of every checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -24,16 +23,16 @@ namespace delink {
 
 class SkipWatch {
  public:
-  // `saved`: what Saved gave, or empty at a run's start.
+  // `saved`: the result of Saved(), or empty at a run's start.
   SkipWatch(const OptimizerConfig::Skip& skip,
             const std::vector<double>& saved);
 
   // The largest norm that the next step may have; 0: any.
   double Threshold() const;
 
-  // Whether the run goes on after a step that was skipped, finite or not; it
-  // had the threshold `most`. False for one that is not to be passed over.
-  // FailedPrecondition: too many in a row.
+  // Whether the run continues after a skipped step, finite or not, whose
+  // threshold was `most`. False if the recipe does not allow skipping it.
+  // FailedPrecondition: too many skipped in a row.
   absl::StatusOr<bool> Passes(int64_t step, double norm, bool finite,
                               double most);
   // A step that was not skipped.
@@ -42,8 +41,7 @@ class SkipWatch {
 
   int64_t skipped() const { return skipped_; }  // in all
 
-  // Skipped in all, skipped in a row, and the norms: what the rest of the run
-  // depends on.
+  // Steps skipped in all, steps skipped in a row, and the norms.
   std::vector<double> Saved() const;
 
  private:

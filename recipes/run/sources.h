@@ -1,8 +1,8 @@
-// The corpora of a run, and where the run is in them.
+// The corpora of a run, and the run's position in them.
 //
-// A source is known by its corpus's digest, not by its name or place: what has
-// been consumed of it stays with it when it is renamed, moved, taken out of the
-// recipe and put back.
+// A source is identified by its corpus's digest, not by its name or path. Its
+// count of consumed samples survives when it is renamed, moved, or removed from
+// the recipe and added back.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ namespace delink {
 
 class Sources {
  public:
-  // In the order of the recipe. InvalidArgument where two of them are the same
-  // corpus, or not all are of one tokenizer.
+  // In the order of the recipe. InvalidArgument: two sources are the same
+  // corpus, or their tokenizers differ.
   static absl::StatusOr<Sources> Open(const Recipe& recipe);
 
   size_t size() const { return train_.size(); }
   const std::string& name(size_t i) const { return configs_[i].name; }
   const Corpus& corpus(size_t i) const { return train_[i].corpus(); }
   const std::vector<Loader>& train() const { return train_; }
-  // None: the source is not validated on. One at least is.
+  // None: the source is not used for validation. At least one is.
   const std::optional<Loader>& validation(size_t i) const {
     return validation_[i];
   }
@@ -40,23 +40,24 @@ class Sources {
   const std::string& tokenizer_bytes() const {
     return corpus(0).tokenizer_bytes();
   }
-  // The digests of all, with commas.
+  // The digests of all sources, separated by commas.
   std::string digests() const;
-  // What a validation on `sequences` of each corpus reads: "16 DIGEST", with
-  // commas, whatever the order of the sources.
+  // Identifies the data of a validation on `sequences` of each corpus: "16
+  // DIGEST", separated by commas, independent of the order of sources.
   std::string ValidatedOn(int64_t sequences) const;
 
-  // Where a run begins, or where a checkpoint left it, with these weights. What
-  // the checkpoint does not know begins at 0. InvalidArgument: it knows one by
-  // this name that is another corpus.
+  // The position at a run's start or, with `saved`, at a checkpoint, with these
+  // weights. Sources that the checkpoint does not know begin at 0.
+  // InvalidArgument: the checkpoint has another corpus under the name of a
+  // source.
   absl::StatusOr<Blend> Place(const std::vector<double>& weights,
                               const SavedRun* saved) const;
 
-  // What is told of a run that is at `blend`.
+  // The states to report for a run at `blend`.
   std::vector<SourceState> StatesAt(const Blend& blend) const;
-  // For a checkpoint of a run that is at `blend`. Of `before`, the counts of
-  // the checkpoint that it was resumed from, those of corpora that have gone
-  // are kept.
+  // For a checkpoint of a run at `blend`. `before` has the counts of the
+  // checkpoint that the run was resumed from; those of removed corpora are
+  // kept.
   std::vector<SourceCount> Counts(const Blend& blend,
                                   const std::vector<SourceCount>& before) const;
 

@@ -63,7 +63,7 @@ std::vector<int> ChunksOf(const RunEnv& env, size_t stage,
                           const SharingMap& sharing) {
   const ParallelConfig& parallel = env.recipe->stages[stage].parallel;
   if (parallel.pipeline == 1) return {};
-  // Those of the stage, but not of one before that is laid out as it is.
+  // `layers` is for the stage itself, not for an old stage in its layout.
   const int64_t depth = std::ssize(sharing.VisitedOf(env.model->blocks()));
   if (!parallel.layers.empty() && Sum(parallel.layers) == depth) {
     return CutByBlocks(parallel.layers);

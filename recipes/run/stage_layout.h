@@ -1,5 +1,5 @@
-// How a stage of a run is laid out: which ranks have which of its layers, and
-// in which order they work.
+// The layout of a run's stage: which rank has which layers, and the order of
+// work.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,20 @@
 
 namespace delink {
 
-// What `auto` came to; all on the device where env.homes does not have it.
+// The placement that `auto` found. Everything is on the device if env.homes has
+// no entry for the stage.
 AutoPlace FoundOf(const RunEnv& env, size_t stage);
 
-// Of a recipe that is fitted to the world (CheckWorld); `sharing` is the
-// stage's own, or that of the stage before, which is laid out so at the switch.
-// With a pipeline whose `layers` are not of so many blocks it is cut where
-// forward and backward cost alike, of which the layers are measured: nobody may
-// be using their parameters.
+// The recipe is fitted to the world (CheckWorld). `sharing` is the stage's own,
+// or that of the stage before, which takes this layout at the switch. A
+// pipeline is cut by its `layers` if they add up to the visited blocks, else so
+// that stages have equal cost of forward and backward. That cost is measured on
+// the layers, so their parameters must not be in use.
 Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing);
 
-// Of the schedule of `stage`, over whose mesh it is, with the recompute of
-// stage `layout`, whose micro-batches it is for, and activations where that
-// stage has them; its parameters are laid out as `of`.
+// Uses the schedule of `stage`, whose mesh the ranks have; and the
+// micro-batches, recompute and placement of activations of stage `layout`. The
+// parameters are laid out as `of`.
 Planner PlannerOf(const RunEnv& env, size_t stage, size_t layout,
                   const Layout& of);
 

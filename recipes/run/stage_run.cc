@@ -14,7 +14,7 @@
 namespace delink {
 namespace {
 
-// From here on the device gives what the budget of a stage says, and no more.
+// From here on the device allocates at most the stage's budget.
 void LimitDevice(const RunEnv& env, size_t stage) {
   env.device->SetLimit(env.recipe->stages[stage].offload.device);
 }
@@ -154,8 +154,8 @@ absl::Status StageRun::TakeLayout(size_t index) {
   return MakeExecutor(index);
 }
 
-// `layout`: the stage whose micro-batches and recompute it has, and where its
-// activations are.
+// `layout`: the stage whose micro-batches, recompute and placement of
+// activations it has.
 absl::Status StageRun::MakeExecutor(size_t layout) {
   const Recipe& recipe = *env_.recipe;
   const RunConfig& run = recipe.run;

@@ -1,5 +1,5 @@
-// A stage at work: its parameters, linked as its share says, and the executor
-// that trains them; and the switch to the next stage.
+// A running stage: its parameters, linked as its share says, the executor that
+// trains them, and the switch to the next stage.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 
 namespace delink {
 
-// What all stages of a run have in common; outlives them.
+// What all stages of a run have in common. The objects outlive the stages.
 struct RunEnv {
   const Recipe* recipe = nullptr;
   Device* device = nullptr;
@@ -26,46 +26,45 @@ struct RunEnv {
   SlabOptimizer* host_optimizer = nullptr;  // the same, for the host's updates
   Communicator* world = nullptr;    // checkpoints, agreement, the compute lane
   Communicator* network = nullptr;  // the same ranks, for the network lane
-  std::vector<int> nodes = {};      // theirs, by rank; empty: they have one
-  // By stage, what its recipe leaves to `auto` (find_homes.h); of those that
-  // are not here, all planes are on the device.
+  std::vector<int> nodes = {};      // by rank; empty: all ranks are on one
+  // By stage, what `auto` placed (find_homes.h). For stages beyond the end, all
+  // planes are on the device.
   std::vector<AutoPlace> homes = {};
   bool lane_threads = false;
   StepWatch* watch = nullptr;  // optional
   Trace* trace = nullptr;      // optional
   SlowBus* bus = nullptr;      // optional
-  // Optional, as the executor's; of stage runs of one stage of the recipe.
+  // Optional, as the executor's. All stage runs that share it are of one stage.
   std::shared_ptr<const JointPlan>* shared_plan = nullptr;
 };
 
-// From when it is made on its device hands out no more than the stage's budget
-// says (offload.device), where it has one, and for the switch, from TakeLayout
-// on, than that of the stage to come: what the memory account has within
-// budgets the device holds there. The limit stays until the next stage's.
+// Enforces the stage's memory budget (offload.device), if it has one: from its
+// creation on, the device allocates no more than that. From TakeLayout on, the
+// budget of the next stage applies. A limit stays until the next stage sets its
+// own.
 class StageRun {
  public:
-  // Stage number `index` of the recipe with all parameters zero. With `sharing`
-  // given (a checkpoint's), that instead of the recipe's.
+  // Stage number `index` of the recipe with all parameters zero. If `sharing`
+  // (a checkpoint's) is given, it replaces the recipe's.
   static absl::StatusOr<std::unique_ptr<StageRun>> Create(
       const RunEnv& env, size_t index, const SharingMap* sharing = nullptr);
 
-  // As Create, then TakeLayout(layout), leave it; all parameters zero, and
-  // without the memory that both would take at a time.
+  // The result of Create and TakeLayout(layout), with all parameters zero, but
+  // without the memory that both would need at once.
   static absl::StatusOr<std::unique_ptr<StageRun>> CreateLaidOut(
       const RunEnv& env, size_t index, size_t layout);
 
-  // Ends `from` and begins stage `index`: parameters are delinked, blocks that
-  // were not visited begin as it says, state goes by the stage's policy.
-  // Besides both sets of planes nothing is held while copying: the old executor
-  // is gone before the new planes come. Where ranks are arranged otherwise,
-  // `from` was first laid out so (TakeLayout).
+  // Ends `from` and begins stage `index`. Delinks parameters, initializes newly
+  // visited blocks by the stage's growth policy, and converts state by its
+  // state policy. While copying, only both sets of planes are held: the old
+  // executor is destroyed before the new planes are allocated. If the stage has
+  // another mesh, `from` must have taken it first (TakeLayout).
   static absl::StatusOr<std::unique_ptr<StageRun>> Switch(
       const RunEnv& env, std::unique_ptr<StageRun> from, size_t index);
 
-  // From here on with the micro-batches and recompute of stage `index`, with
-  // activations where it has them, and over its mesh where that is another: the
-  // state then goes over to the ranks that have it there, bit for bit, as
-  // Delink moves it.
+  // Takes over the micro-batches, recompute and placement of activations of
+  // stage `index`, and its mesh. If the mesh differs, parameters and state are
+  // resharded, bit for bit, as Delink moves them.
   absl::Status TakeLayout(size_t index);
 
   size_t index() const { return index_; }
@@ -78,9 +77,9 @@ class StageRun {
   const BatchCut& cut() const { return cut_; }
   MemoryAccount account() const { return executor_->account(); }
   int64_t depth() const { return store_->layout().depth(); }
-  // How its ranks are arranged (nodes.h).
+  // The arrangement of its ranks, in words (nodes.h).
   std::string RanksText() const;
-  // Of forward and backward, recompute included.
+  // Of forward and backward, including recompute.
   double flops_per_token() const;
   // Whether any blocks share.
   bool shares() const;
@@ -94,7 +93,7 @@ class StageRun {
 
   RunEnv env_;
   size_t index_;
-  size_t mesh_of_;  // the stage whose mesh it is over
+  size_t mesh_of_;  // the stage whose mesh it has
   BatchCut cut_;
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<Executor> executor_;
@@ -103,13 +102,13 @@ class StageRun {
 // Whether StageRun::TakeLayout(to) changes anything of stage `from`.
 bool TakesLayout(const Recipe& recipe, size_t from, size_t to);
 
-// What a visit of a stage works on, as its recipe says.
+// The shape of a micro-batch of a stage.
 BatchShape BatchShapeOf(const Recipe& recipe, size_t stage);
 
 // The sharing map of a stage, as its recipe says.
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage);
 
-// How a stage grows out of the one before it; not the first.
+// How a stage grows from the one before it; not for the first.
 Growth GrowthInto(const Recipe& recipe, size_t stage);
 
 }  // namespace delink

@@ -15,8 +15,8 @@
 namespace delink {
 namespace {
 
-// Scales the state of a new stage by what the next batches' gradients say. One
-// that is not finite is left out where the recipe passes over such steps.
+// Scales the state of a new stage by the gradients of the next batches. Leaves
+// out a gradient that is not finite if the recipe skips such steps.
 absl::Status Calibrate(const RunSetup& run, StageRun& stage,
                        std::vector<SlabOrigin> origins,
                        const RunPosition& position) {
@@ -24,7 +24,7 @@ absl::Status Calibrate(const RunSetup& run, StageRun& stage,
   Calibration calibration = Calibration::Create(
       stage.store(), std::move(origins), recipe.optimizer.clip);
   const int64_t batches = stage.stage().calibration_batches;
-  // It may look past the end of sources that do not repeat.
+  // It may read past the end of sources that do not repeat.
   Blend ahead = position.blend().Endless();
   for (int64_t k = 0; k < batches; ++k) {
     DELINK_ASSIGN_OR_RETURN(
@@ -67,7 +67,8 @@ absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
   const ProfileRange range("stage switch");
   const RunEnv& env = run.env();
   Communicator& world = run.world().comm();
-  // Figures are the old stage's own; losses are compared in one layout.
+  // The facts are those of the old stage's own layout; losses are compared in
+  // one layout.
   DELINK_ASSIGN_OR_RETURN(StageFacts before, FactsOf(*stage, world));
   DELINK_RETURN_IF_ERROR(stage->TakeLayout(position.stage()));
   DELINK_ASSIGN_OR_RETURN(before.loss, Loss(run, *stage));

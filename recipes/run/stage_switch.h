@@ -12,12 +12,13 @@
 
 namespace delink {
 
-// Ends `stage` and begins the one that `position` has just entered. Parameters
-// are delinked; optimizer state goes by the stage's policy, for `calibrated` by
-// the gradients of the batches that come next, which no update follows; one
-// that is not finite ends the run or, with optimizer.skip.nonfinite, is left
-// out. The loss on one fixed batch is taken on both sides, in the new stage's
-// micro-batches, and told to `recorder`. `why`: the stage is over.
+// Ends `stage` and begins the one that `position` has just entered. Delinks
+// parameters and converts optimizer state by the stage's policy. The policy
+// `calibrated` uses gradients of the next batches, without updates. If such a
+// gradient is not finite, the run ends or, with optimizer.skip.nonfinite, the
+// gradient is left out. Measures the loss on one fixed batch before and after
+// the switch, in the new stage's micro-batches, and reports it to `recorder`.
+// `why`: the reason why the stage is over.
 absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
     const RunSetup& run, Recorder& recorder, std::unique_ptr<StageRun> stage,
     const RunPosition& position, const std::string& why);

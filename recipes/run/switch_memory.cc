@@ -14,8 +14,8 @@ PlaneBytes operator+(const PlaneBytes& a, const PlaneBytes& b) {
   return {.device = a.device + b.device, .host = a.host + b.host};
 }
 
-// The stage before, laid out as that of `stage`, on one of its ranks; null
-// where it stays as it was.
+// The old stage in the layout of `stage`, on one of its ranks; null if its
+// layout does not change.
 absl::StatusOr<std::unique_ptr<ImaginedStage>> LaidOut(
     const ImaginedStage& stage, int rank) {
   const size_t index = stage.stage().index();
@@ -25,8 +25,8 @@ absl::StatusOr<std::unique_ptr<ImaginedStage>> LaidOut(
   return ImaginedStage::CreateLaidOut(env, index - 1, index, rank);
 }
 
-// Of a rank that has `before` and `after` of planes, and of the stage before
-// `laid_out`, where it is.
+// For a rank with the planes `before` and `after`, and with the old stage's
+// memory in the new layout, if that changes.
 SwitchMemory AtSwitch(const ImaginedStage& stage, const PlaneBytes& before,
                       const PlaneBytes& after, const RankMemory* laid_out) {
   const size_t index = stage.stage().index();

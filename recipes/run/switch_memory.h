@@ -1,5 +1,5 @@
-// What a switch between two stages takes of each tier, planned as the stages
-// themselves are: by the code that switches, without any memory.
+// The memory of each tier that a switch between two stages takes. It is planned
+// by the code that switches, without allocating.
 #pragma once
 
 #include <vector>
@@ -9,25 +9,24 @@
 
 namespace delink {
 
-// The most that a rank holds at a time.
+// The most that a rank holds at once.
 struct SwitchMemory {
-  // Of planes: those of both stages, or, where their ranks are arranged
-  // otherwise, those of either and those of the stage before as they are once
-  // it is laid out as the stage to come.
+  // Planes: those of both stages. If their meshes differ: those of the old
+  // stage in the new layout, and in addition the larger of the old stage's and
+  // the new stage's planes.
   PlaneBytes planes;
-  // Of all that the stage before takes from when it is laid out so
-  // (StageRun::TakeLayout) until its planes go over; none where it stays as it
-  // was.
+  // All memory of the old stage from StageRun::TakeLayout until its planes are
+  // converted; zero if its layout does not change.
   PlaneBytes laid_out;
 
   PlaneBytes most() const;
 };
 
-// By rank, at the switch into the stage that `first` is of, whose env() knows
-// the homes of the stage before, of which ranks have `planes` (PlanesByRank).
+// By rank, at the switch into the stage of `first`. Its env() has the homes of
+// the old stage; `planes` are the old stage's (PlanesByRank).
 absl::StatusOr<std::vector<SwitchMemory>> SwitchByRank(
     const ImaginedStage& first, const std::vector<PlaneBytes>& planes);
-// Of the rank of `stage` alone, which has `planes` of the stage before.
+// For the rank of `stage` only, which has `planes` of the old stage.
 absl::StatusOr<SwitchMemory> SwitchOf(const ImaginedStage& stage,
                                       const PlaneBytes& planes);
 

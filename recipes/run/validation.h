@@ -1,4 +1,4 @@
-// The loss of a stage on the validation corpora of a run, and when it is taken.
+// Measures the loss of a stage on the validation corpora of a run.
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct Validation {
   std::vector<std::pair<std::string, double>> of;
 };
 
-// On the first `sequences` of each source's validation corpus, or all that it
-// has, whatever the stage's batch and however many ranks there are. Collective,
-// and the same on all ranks.
+// On the first `sequences` of each source's validation corpus, or all of it if
+// it has fewer, independent of the stage's batch and the number of ranks.
+// Collective; the same on all ranks.
 absl::StatusOr<Validation> Validate(const Sources& sources, int64_t sequences,
                                     StageRun& stage, Communicator& comm);
 
@@ -34,10 +34,10 @@ class Validator {
   Validator(const RunSetup& run, Recorder& recorder)
       : run_(run), recorder_(recorder) {}
 
-  // Every so many steps, where the data are over, and with `force`. Adds the
-  // loss, the same on all ranks, to the position where every course of the run
-  // validates at this step: not one at --until-step alone. Returns whether it
-  // is the lowest so far. Collective.
+  // Validates every run.validate_every steps, at the last step, when the data
+  // end, and with `force`. Adds the loss, the same on all ranks, to the
+  // position, unless `force` alone caused this validation. Returns whether the
+  // loss is the lowest so far. Collective.
   absl::StatusOr<bool> MaybeValidate(StageRun& stage, RunPosition& at,
                                      bool force);
 

@@ -41,7 +41,7 @@ absl::Status CheckCorpus(const SavedModel& saved, const Corpus& corpus,
   return absl::OkStatus();
 }
 
-// The corpus as the checkpoint's recipe cuts it.
+// The corpus in sequences of the checkpoint's recipe.
 struct Source {
   std::unique_ptr<Corpus> corpus;
   std::unique_ptr<Loader> loader;
@@ -95,14 +95,14 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
   int64_t end = source->loader->samples_per_epoch();
   if (options.batches > 0) end = std::min(end, options.batches * data.batch);
   const int64_t micro_batches = (end + cut.micro_batch - 1) / cut.micro_batch;
-  // A place for each: their sum must not depend on who computes what.
+  // One entry per sequence, so that the sum does not depend on the ranks.
   std::vector<double> losses(static_cast<size_t>(micro_batches));
   int64_t tokens = 0;
   absl::Status status;
   for (int64_t m = together.place; m < micro_batches; m += together.places) {
     const auto batch =
         ReadBatchUntil(*source->loader, cut, m * cut.micro_batch, end);
-    // The others of a model that several ranks have wait for this one.
+    // Other ranks of a sharded model wait for this one.
     status = together.Agree(batch.status());
     if (!status.ok()) break;
     const LossRecord record = (*pass)->Loss(*batch);

@@ -1,7 +1,7 @@
 // `delink eval`: the loss of a checkpoint on a corpus. Forward only, dropout
-// off, by default in fp32 whatever the run's precision, summed in double; in
-// memory are the weights and what one layer needs, on the device less where
-// weights are at home on the host.
+// off, by default in fp32 whatever the run's precision, summed in double.
+// Memory holds the weights and what one layer needs. Host-resident weights
+// reduce the device memory.
 #pragma once
 
 #include <cmath>
@@ -21,13 +21,14 @@ namespace delink {
 
 struct EvaluateOptions {
   std::string checkpoint;  // what FindCheckpoint takes
-  // Over its recipe: where the weights are (layout_sets.h).
+  // Overrides of its recipe: where the weights are (layout_sets.h).
   std::vector<std::string> sets = {};
-  std::string data;  // corpus folder; of one with both sides, validation
-  // Of the recipe's data.batch sequences, from the corpus's start; 0: all.
+  std::string data;  // corpus folder; if it has both sides, validation
+  // Batches of the recipe's data.batch sequences, from the corpus's start; 0:
+  // all.
   int64_t batches = 0;
   DType dtype = DType::kF32;  // of weights and activations
-  // Where to compute, for a checkpoint of that recipe; null: on the CPU.
+  // The device for a checkpoint of that recipe; null: the CPU.
   std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)> device;
 };
 
@@ -42,10 +43,10 @@ struct Evaluation {
   double perplexity() const { return std::exp(loss); }
 };
 
-// Collective; the ranks share the sequences out, and the result is the same bit
-// for bit for any number of them. Where the checkpoint's layout, or `sets`, has
-// tensor or pipeline ranks, and so many or a multiple were started, these have
-// the weights together (SavedModel::MeshFor); tensor ranks round other sums.
+// Collective. The ranks divide the sequences; the result is bit-identical for
+// any number of data ranks. If the checkpoint's layout or `sets` has tensor or
+// pipeline ranks, and so many ranks or a multiple were started, the weights are
+// sharded over them (SavedModel::MeshFor). Tensor ranks round differently.
 // InvalidArgument: a corpus with more tokens than the checkpoint's vocabulary,
 // or of another tokenizer.
 absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,

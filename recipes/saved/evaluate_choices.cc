@@ -24,7 +24,7 @@ int64_t Characters(std::string_view utf8) {
   });
 }
 
-// Options as the model reads them, and where their scores go.
+// The tokens of the options, and where their scores go.
 struct Work {
   std::vector<ChoiceTokens> choices;
   std::vector<ScoredOption*> to;
@@ -62,8 +62,7 @@ absl::StatusOr<Work> Encode(const ChoicesOptions& options,
   return work;
 }
 
-// The log-likelihoods of this rank's share of the batches, where the others'
-// are 0.
+// The log-likelihoods of this rank's share of the batches; 0 for the others.
 absl::StatusOr<std::vector<double>> ScoreShare(
     SavedModel& saved, const Together& together,
     const std::vector<ChoiceTokens>& choices) {
@@ -133,7 +132,7 @@ double ChoiceEvaluation::accuracy(ChoiceScore by) const {
 }
 
 double ChoiceEvaluation::standard_error(ChoiceScore by) const {
-  // Of what is 0 or 1 the mean tells the sample's variance.
+  // For values of 0 or 1, the mean gives the sample's variance.
   const double p = accuracy(by);
   return std::sqrt(p * (1 - p) / (static_cast<double>(questions.size()) - 1));
 }

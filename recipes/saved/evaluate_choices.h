@@ -1,18 +1,18 @@
-// `delink eval --choices`: how often a model finds the likeliest option of a
-// question to be the right one.
+// `delink eval --choices`: how often the option that a model finds likeliest is
+// the right one.
 //
 // An option is scored by the sum of the log-probabilities of its tokens after
 // the question, as lm-evaluation-harness scores `multiple_choice` tasks
-// (recipes/saved/choices.h has the seam between the two). Four ways to compare
-// options of different lengths, with the harness's names where it has them:
+// (recipes/saved/choices.h says where the option begins). Four scores compare
+// options of different lengths; names are the harness's where it has them:
 //
 //   acc         the sum itself
 //   acc_norm    per character of the option: the headline
 //   acc_bytes   per byte of its UTF-8
 //   acc_tokens  per token
 //
-// The first of equals is taken. Characters are code points; the delimiter is
-// counted as a token, and as no character.
+// Of equal options the first is picked. Characters are code points. The
+// delimiter counts among the tokens, but not as a character.
 #pragma once
 
 #include <array>
@@ -43,14 +43,14 @@ struct ChoicesOptions {
   std::string choices;          // the file
   std::string delimiter = " ";  // between a question and its options
   DType dtype = DType::kF32;    // of weights and activations
-  // Where to compute, for a checkpoint of that recipe; null: on the CPU.
+  // The device for a checkpoint of that recipe; null: the CPU.
   std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)> device;
 };
 
 struct ScoredOption {
   double log_likelihood = 0;  // nats
   int64_t tokens = 0, characters = 0, bytes = 0;
-  bool truncated = false;  // the question in front of it was
+  bool truncated = false;  // the question was truncated
 
   double score(ChoiceScore by) const;
 };
@@ -74,14 +74,14 @@ struct ChoiceEvaluation {
   double standard_error(ChoiceScore by) const;
 };
 
-// Collective; the ranks share the options out, and the result is the same bit
-// for bit for any number of them. InvalidArgument: lines that are wrong, or an
-// option that is longer than the model's context, all by their numbers.
+// Collective. The ranks divide the options; the result is bit-identical for any
+// number of data ranks. InvalidArgument: wrong lines, or options longer than
+// the model's context, with their line numbers.
 absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
                                                  const ModelList& models,
                                                  Communicator& comm);
 
-// A few lines for people; a JSON object, with a newline; and one for each
+// A few lines for people; a JSON object, with a newline; a JSON object per
 // question, a line each.
 std::string ToText(const ChoiceEvaluation& evaluation);
 std::string ToJson(const ChoiceEvaluation& evaluation);

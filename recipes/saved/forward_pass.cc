@@ -53,7 +53,7 @@ std::vector<double> ToHost(Device& device, Stream& stream, const Tensor& x) {
   return values;
 }
 
-// Of `target` by the logits of all tokens.
+// The score of `target` from the logits of all tokens.
 ForwardPass::TokenScore ScoreOf(std::span<const double> logits,
                                 int32_t target) {
   const double most = *std::max_element(logits.begin(), logits.end());
@@ -220,7 +220,7 @@ std::vector<double> ForwardPass::Logits(const Tensor& x, int64_t first,
   tape.Finish(y, Tensor());
   std::vector<double> logits = ToHost(device, *stream_, y.value());
   if (tape.by_token() || count == x.dim(1)) return logits;
-  // A head of one's own that mixes positions is to see all of them.
+  // A custom head that mixes positions must see all of them.
   logits = Logits(x, 0, x.dim(1));
   const auto V = static_cast<int64_t>(logits.size()) / x.dim(1);
   return {logits.begin() + first * V, logits.begin() + (first + count) * V};

@@ -1,7 +1,6 @@
-// The layers of a model that its store visits one after the other, forward
-// only, dropout off: in memory are the weights and what one layer needs; of
-// weights that are at home on the host the device has copies, as their turns
-// come (streamed_weights.h).
+// A forward pass over the layers that the store visits, one after the other,
+// with dropout off. Memory holds the weights and what one layer needs.
+// Host-resident weights are prefetched to the device (streamed_weights.h).
 #pragma once
 
 #include <memory>
@@ -24,32 +23,32 @@ class ForwardPass {
  public:
   struct Options {
     BatchShape batch;
-    // Whether Losses is to be called, or Loss.
+    // Whether Losses will be called, instead of Loss.
     bool by_sequence = false;
-    // Ranks that have the weights together, which all make the same calls;
-    // their status() is asked for afterwards. Only those that count get losses
-    // and scores. Outlives the pass; null: they are all here.
+    // Ranks over which the weights are sharded. All make the same calls and
+    // check status() afterwards. Only ranks that count get losses and scores.
+    // Outlives the pass. Null: all weights are on this rank.
     ForwardRanks* ranks = nullptr;
   };
   // `store` holds the weights of `model`; both outlive the pass. A store with
-  // weights at home on the host is used by one pass, or generator, at a time.
-  // ResourceExhausted: the device has no memory for it.
+  // host-resident weights can be used by only one pass or generator at a time.
+  // ResourceExhausted: the device has too little memory.
   static absl::StatusOr<std::unique_ptr<ForwardPass>> Create(
       Sequential& model, ParamStore& store, const Options& options);
 
-  // The sum over the counted targets of one micro-batch; of each of its
-  // sequences.
+  // The summed loss over the counted targets of a micro-batch, or of each of
+  // its sequences.
   LossRecord Loss(const HostBatch& batch);
   std::vector<LossRecord> Losses(const HostBatch& batch);
 
-  // What the model gives a target.
+  // The model's score of a target.
   struct TokenScore {
     double log_likelihood = 0;  // nats
     bool greedy = false;        // no token is likelier
   };
-  // Of each counted target, in order. The logits of some tokens at a time come
-  // to the host; what that takes besides is taken from the device and given
-  // back, and running out of memory there is fatal.
+  // Scores of each counted target, in order. Copies the logits of some tokens
+  // at a time to the host. Its temporary device memory is freed afterwards;
+  // running out of it is fatal.
   std::vector<TokenScore> Scores(const HostBatch& batch);
 
  private:
@@ -62,7 +61,7 @@ class ForwardPass {
   std::vector<double> Logits(const Tensor& x, int64_t first, int64_t count);
   VisitInputs Inputs(int64_t sequence) const;
   Tape::Env TapeEnv();
-  // Points the parameters of the layer at its weights.
+  // Binds the layer's parameters to its weights.
   void Bind(size_t place);
   Tensor OutputOf(size_t place) const;
   Tensor Visit(size_t place, const Tensor& input);
@@ -72,10 +71,10 @@ class ForwardPass {
   ParamStore& store_;
   Binder binder_;
   Options options_;
-  std::unique_ptr<Stream> own_stream_;  // where `ranks` has none
+  std::unique_ptr<Stream> own_stream_;  // if there are no `ranks`
   Stream* stream_;
   std::vector<LayerPlan> layers_;  // by place
-  VisitPlan loss_visits_;          // of the epilogue, on what is summed at once
+  VisitPlan loss_visits_;          // of the epilogue, for one record
   std::unique_ptr<StreamedWeights> weights_;
   Buffer workspace_, boundaries_[2], inputs_, targets_, positions_, samples_,
       losses_;

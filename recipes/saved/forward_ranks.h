@@ -1,6 +1,6 @@
-// Ranks that have a model's weights together, for passes forward: each some
-// rows and columns of its matrices (tensor), some of its layers (pipeline), or
-// both. Ranks along the data axis have the same.
+// Ranks over which a model's weights are sharded for forward passes: each has
+// some rows and columns of the matrices (tensor), some of the layers
+// (pipeline), or both. Ranks along the data axis have the same weights.
 #pragma once
 
 #include <cstddef>
@@ -18,28 +18,26 @@ namespace delink {
 
 class ForwardRanks {
  public:
-  // Collective over `world`, the ranks of the layout, whose context is 1. All
-  // that is given outlives it.
+  // Collective over `world`, the ranks of the layout, which has no context
+  // parallelism. The arguments outlive the result.
   static absl::StatusOr<std::unique_ptr<ForwardRanks>> Create(
       const Layout& layout, Device& device, Communicator& world);
 
-  // What visits are to work on.
+  // The stream for visits.
   Stream& stream() const { return *stream_; }
-  // Of visits on this rank.
+  // The groups of visits on this rank.
   VisitGroups groups() const { return visits_->groups(/*sequence=*/false); }
-  // Whether the layer at that place is this rank's to visit.
+  // Whether this rank visits the layer at `place`.
   bool Has(size_t place) const { return StageOf(place) == stage_; }
-  // The output of the layer at `place`, from the ranks that have that layer to
-  // those of the next one. Blocks; does nothing after an error.
+  // Sends the output of the layer at `place` from the ranks that have that
+  // layer to those that have the next one. Blocks. Does nothing after an error.
   void HandOn(size_t place, const Tensor& output);
-  // Whether this rank is of those whose results count: of each place along the
-  // data axis one, which has the last layer.
+  // Whether this rank's results count. One rank per place along the data axis
+  // counts; it has the last layer.
   bool counts() const;
-  // Gives all ranks that have the weights together the bytes that those have
-  // that counts().
+  // Broadcasts `bytes` from the last pipeline stage to the others.
   void Tell(void* bytes, int64_t count);
-  // OK where all ranks that have the weights together bring OK, on each of
-  // them.
+  // OK on each of the ranks that share the weights if it is OK on all of them.
   absl::Status Agree(const absl::Status& status) {
     return AgreeOnStatus(*together_, status);
   }

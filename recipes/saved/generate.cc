@@ -149,8 +149,8 @@ Generator::Output Generator::Run(size_t place, const Tensor& x) {
   Layer& layer = At(layers_, place);
   const auto first = static_cast<int64_t>(fed_);
   if (!layer.recomputed) {
-    // Logits are many numbers, and only the last token's are wanted. So the
-    // last layer can keep no state.
+    // Only the last token's logits are computed, because logits are large. So
+    // the last layer can keep no state.
     const bool head = place + 1 == layers_.size();
     Output out =
         head ? Visit(place, LastTokens(x, 1), first + x.dim(1) - 1, nullptr)
@@ -201,7 +201,7 @@ Generator::Output Generator::Visit(size_t place, const Tensor& x,
   out.value = Tensor(out.memory.data(), y.dtype(), y.shape());
   tape.Finish(y, out.value);
   out.by_token = tape.by_token();
-  // The visit's memory goes when this returns.
+  // The visit's memory is freed when this returns.
   stream_->Synchronize();
   return out;
 }

@@ -15,7 +15,7 @@
 namespace delink {
 namespace {
 
-// What a rank has of the device, the one that has most.
+// The device memory of the rank that takes most.
 absl::StatusOr<int64_t> DeviceBytes(const Layout& layout, DType dtype) {
   const std::unique_ptr<Device> device = NewMetaDevice();
   int64_t most = 0;

@@ -1,4 +1,4 @@
-// Where those who use a checkpoint have its weights at home.
+// Which weights of a checkpoint are host-resident while it is used.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -8,11 +8,11 @@
 
 namespace delink {
 
-// The layout with weights of `dtype` at home as the rules say of them; what the
-// rules say of other planes, and of who updates, counts for nothing. What they
-// leave to a budget is on the device as far as the weights there and copies of
-// the others (StreamedWeights) take at most half of it on each rank: the other
-// half is for what passes need besides. Blocks alone are on the host for that.
+// The layout with weights of `dtype` placed as the rules say. Rules of other
+// planes and of updates are ignored. With a device budget, weights stay on the
+// device as long as they and the copies of the others (StreamedWeights) take at
+// most half of it on each rank; passes use the other half. Only weights of
+// blocks become host-resident for a budget.
 absl::StatusOr<Layout> WithHomesOfWeights(const Layout& layout,
                                           OffloadRules rules, DType dtype);
 

@@ -108,8 +108,8 @@ std::optional<std::pair<int, std::string>> InBlock(absl::string_view name) {
   return std::pair(block, std::string(name.substr(end + 1)));
 }
 
-// What the model's code would have told, as far as the tensors show it. The
-// parts of blocks are not on disk: each tensor stands for itself.
+// Derives from the tensors what the model's code would say. Parts of blocks are
+// not on disk, so each tensor is a part of its own.
 void FillFromTensors(Inspection& i) {
   std::map<std::string, std::map<int, std::vector<int>>> sets;  // by leader
   std::set<int> visited;

@@ -1,4 +1,4 @@
-// Files with a JSON value a line, of which all that is wrong is said at once.
+// Files with a JSON object per line. All problems are reported at once.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace delink {
 
-// What is wrong with line `line`, counted from 1, in words that go after "the
-// line"; empty when nothing is. `row` is an object.
+// Returns the problem of line `line`, counted from 1, in words that follow "the
+// line"; empty if there is none. `row` is an object.
 using TakeJsonLine =
     std::function<std::string(int64_t line, const nlohmann::json& row)>;
 
-// Calls `take` for each line that is more than white space. InvalidArgument:
-// names the first lines that are wrong, each with what is; or PATH `empty`, of
-// a file without lines.
+// Calls `take` for each line that is not white space. InvalidArgument: lists
+// the first wrong lines, each with its problem; or says PATH `empty` for a file
+// without lines.
 absl::Status ReadJsonLines(const std::string& path, const std::string& empty,
                            const TakeJsonLine& take);
 
-// The text of a member, empty where it has none: then `problem` says so, unless
-// it says something already.
+// The text of a member. If there is none, returns an empty text and sets
+// `problem`, unless it is set already.
 std::string TextMember(const nlohmann::json& row, const char* key,
                        std::string* problem);
 

@@ -1,6 +1,6 @@
-// `--set` of those who use a checkpoint: of its recipe only where the weights
-// are may be another, for the stage that the checkpoint is of: how ranks have
-// them together, by tensor and pipeline, and which are at home on the host.
+// `--set` for commands that use a checkpoint. It can only change where the
+// weights of the checkpoint's stage are: how they are sharded over tensor and
+// pipeline ranks, and which of them are host-resident.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@
 namespace delink {
 
 struct SavedSets {
-  std::vector<std::string> parallel, offload;  // of these keys of the stage
+  std::vector<std::string> parallel, offload;  // by key of the stage
 };
 
 // InvalidArgument: any other key or stage.
 absl::StatusOr<SavedSets> SortSets(const std::vector<std::string>& sets,
                                    size_t stage);
 
-// Sets those of `parallel` in order: "stage.1.parallel.tensor=2", or
-// "stage.1.parallel={tensor=2}", where what is left out is 1. InvalidArgument:
-// any other key of it, or value.
+// Applies the sets of `parallel` in order: "stage.1.parallel.tensor=2", or
+// "stage.1.parallel={tensor=2}", which sets omitted keys to 1. InvalidArgument:
+// another key of it, or a wrong value.
 absl::Status SetParallel(const std::vector<std::string>& sets, size_t stage,
                          ParallelConfig& parallel);
 

@@ -57,7 +57,7 @@ void AddTokens(const ChoiceTokens& sequence, const Tokenizer& tokenizer,
   }
 }
 
-// All that is scored, a pair after the other; fills the pairs but for scores.
+// The sequences to score, pair by pair. Fills the pairs except for scores.
 absl::StatusOr<std::vector<ChoiceTokens>> ReadSequences(
     const LoglikelihoodOptions& options, const SavedModel& saved,
     std::vector<ScoredPair>* scored) {
@@ -85,8 +85,8 @@ absl::StatusOr<std::vector<ChoiceTokens>> ReadSequences(
   return all;
 }
 
-// For each token of the sequences its log-likelihood and whether it is greedy
-// (0 or 1), of this rank's share of them; 0 of the others'.
+// For each token its log-likelihood and whether it is greedy (0 or 1), for this
+// rank's share of the sequences; 0 for the others.
 absl::StatusOr<std::vector<double>> ScoreTokens(
     SavedModel& saved, const Together& together,
     const std::vector<ChoiceTokens>& sequences) {

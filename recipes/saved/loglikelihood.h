@@ -1,12 +1,13 @@
-// `delink eval --loglikelihood`: what a model gives texts, token by token.
+// `delink eval --loglikelihood`: a model's log-likelihood of texts, token by
+// token.
 //
-// A line of the file is an object: `context` and `continuation`, of which the
-// tokens of the second are scored after the first, with the seam of
-// recipes/saved/choices.h; or `text`, all of whose tokens are scored. That one
-// begins after prefix_token() and goes on, where it is longer than the model's
-// context, in windows of which each has all the context that fits: the last
-// tokens of a window are scored, every token once, as lm-evaluation-harness
-// does in loglikelihood_rolling. Other keys are let pass.
+// A line of the file is an object. With `context` and `continuation`, the
+// tokens of the continuation are scored after the context, encoded as in
+// recipes/saved/choices.h. With `text`, all its tokens are scored, after
+// prefix_token(). A text longer than the model's context is scored in windows,
+// each with all the context that fits. The last tokens of each window are
+// scored, every token once, as in loglikelihood_rolling of
+// lm-evaluation-harness. Other keys are ignored.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +31,10 @@ struct TextPair {
   std::string context, continuation;
 };
 
-// InvalidArgument: names the first lines that are wrong, each with what is.
+// InvalidArgument: lists the first wrong lines, each with its problem.
 absl::StatusOr<std::vector<TextPair>> ReadTextPairs(const std::string& path);
 
-// The windows of `ids`, a text's, each of at most `positions` + 1 tokens.
+// The windows of a text's `ids`, each of at most `positions` + 1 tokens.
 std::vector<ChoiceTokens> RollingWindows(const std::vector<int32_t>& ids,
                                          int32_t prefix_token,
                                          int64_t positions);
@@ -44,13 +45,13 @@ struct LoglikelihoodOptions {
   std::vector<std::string> sets = {};
   std::string pairs;          // the file
   DType dtype = DType::kF32;  // of weights and activations
-  // Where to compute, for a checkpoint of that recipe; null: on the CPU.
+  // The device for a checkpoint of that recipe; null: the CPU.
   std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)> device;
 };
 
 struct ScoredToken {
   int32_t id = 0;
-  std::string text;           // bytes, of a character maybe some
+  std::string text;           // bytes, maybe only part of a character
   double log_likelihood = 0;  // nats
   bool greedy = false;        // no token is likelier
 };
@@ -58,7 +59,7 @@ struct ScoredToken {
 struct ScoredPair {
   int64_t line = 0;
   std::vector<ScoredToken> tokens;  // of the continuation
-  bool truncated = false;           // the context in front of them was
+  bool truncated = false;           // the context was truncated
 
   double log_likelihood() const;
   bool greedy() const;  // all tokens are
@@ -74,15 +75,15 @@ struct LoglikelihoodEvaluation {
   double log_likelihood() const;  // of all
 };
 
-// Collective; the ranks share the texts out, and the result is the same bit for
-// bit for any number of them. InvalidArgument: lines that are wrong, or a
-// continuation that is longer than the model's context, by their numbers.
+// Collective. The ranks divide the texts; the result is bit-identical for any
+// number of data ranks. InvalidArgument: wrong lines, or continuations longer
+// than the model's context, with their line numbers.
 absl::StatusOr<LoglikelihoodEvaluation> EvaluateLoglikelihood(
     const LoglikelihoodOptions& options, const ModelList& models,
     Communicator& comm);
 
-// A line for people; a JSON object, with a newline; and one for each line of
-// the file.
+// A line for people; a JSON object, with a newline; a JSON object for each line
+// of the file.
 std::string ToText(const LoglikelihoodEvaluation& evaluation);
 std::string ToJson(const LoglikelihoodEvaluation& evaluation);
 std::string ToJsonLines(const LoglikelihoodEvaluation& evaluation);

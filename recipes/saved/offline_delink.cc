@@ -24,7 +24,7 @@
 namespace delink {
 namespace {
 
-// What is to become of a checkpoint.
+// The planned change of a checkpoint.
 struct Change {
   SharingMap sharing;
   StatePolicy state = StatePolicy::kScale;
@@ -141,7 +141,7 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
   return change;
 }
 
-// What is measured of a stage begins anew.
+// Resets the measurements of a stage.
 void BeginStage(const Recipe& recipe, SavedRun& run) {
   run.stage_begin_step = run.step;
   run.stage_begin_samples = run.samples;
@@ -161,9 +161,8 @@ absl::StatusOr<std::unique_ptr<ParamStore>> StoreOf(
       {.gradients = false, .states = states});
 }
 
-// How often each slab has been updated, once all that the checkpoint should
-// have is there and fits the model. Without states there is nothing that counts
-// updates.
+// The number of updates of each slab, after checking that the checkpoint is
+// complete and fits the model. Without states, updates are not counted.
 absl::StatusOr<std::vector<int64_t>> CheckAll(
     CheckpointValues& saved, const Layout& layout,
     const std::vector<StateSpec>& states) {
@@ -241,7 +240,7 @@ absl::StatusOr<OfflineDelinkReport> OfflineDelink(
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SlabOptimizer> optimizer,
                           MakeOptimizer(saved->recipe(), saved->registry()));
   const std::vector<StateSpec> states = optimizer->states();
-  // What the models would take, of which nothing is allocated.
+  // Stores of both models that allocate nothing.
   const std::unique_ptr<Device> meta = NewMetaDevice();
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> from,
                           StoreOf(*meta, *saved, saved->sharing(), states));

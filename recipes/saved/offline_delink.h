@@ -1,6 +1,6 @@
-// `delink delink`: a checkpoint with fewer links, or more blocks. Where links
-// are cut alone the function of the model does not change by a bit; training
-// goes on from it as if the run itself had switched there.
+// `delink delink`: a checkpoint with fewer links, or more blocks. If only links
+// are cut, the model's function is bit-identical. Training continues from it as
+// if the run itself had switched there.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ namespace delink {
 struct OfflineDelinkOptions {
   std::string checkpoint;  // what FindCheckpoint takes
   std::string out;         // must not exist
-  // Where not given, as the recipe's next stage says; where there is none,
-  // `none`, `scale`, the blocks that are there, and `copy`. A depth visits
-  // blocks as that stage does, or else the checkpoint's.
+  // Omitted values are those of the recipe's next stage; without one, `none`,
+  // `scale`, the same blocks, and `copy`. A depth uses the `visit` policy of
+  // that stage, else of the checkpoint's.
   std::optional<ShareSpec> share;
   std::optional<StatePolicy> state;
   std::optional<int64_t> depth;
@@ -30,21 +30,20 @@ struct OfflineDelinkOptions {
 
 struct OfflineDelinkReport {
   std::string from, to;  // step folders
-  // The stage before, and the one that the new checkpoint belongs to: the first
-  // later stage of the recipe with this very sharing and these blocks, else the
-  // same.
+  // The old checkpoint's stage and the new one's: the first later stage of the
+  // recipe with exactly this sharing and these blocks, else the same stage.
   std::string stage_before, stage_after;
   StatePolicy state = StatePolicy::kScale;
   int64_t depth_before = 0, depth_after = 0;
-  GrowPolicy grow = GrowPolicy::kCopy;  // where it grew
+  GrowPolicy grow = GrowPolicy::kCopy;  // if it grew
   SharingReport before, after;
 };
 
-// Reads and writes a piece of a tensor at a time, and holds no more in memory,
+// Reads and writes a piece of a tensor at a time and holds no more in memory,
 // however large the model. Writes options.out/step-NNNNNNNN. InvalidArgument,
-// and nothing written: a share that does not fit, or would join what the
-// checkpoint has apart; a depth that is not the model's, or leaves a block; the
-// state policy `calibrated`, which needs gradients.
+// with nothing written: a share that does not fit or would add links; a depth
+// that the model cannot have or that drops a block; the state policy
+// `calibrated`, which needs gradients.
 absl::StatusOr<OfflineDelinkReport> OfflineDelink(
     const OfflineDelinkOptions& options, const ModelList& models);
 

@@ -14,13 +14,13 @@
 namespace delink {
 namespace {
 
-// As it stands in a message. What nests may nest too deeply to be printed.
+// The value's text for a message. Nested values may be too deep to print.
 std::string Shown(const nlohmann::json& value) {
   return value.is_structured() ? "of another kind" : JsonText(value);
 }
 
-// A member that may be missing. Of one that is wrong `problem` says what is,
-// unless it says something already.
+// A member that may be missing. If it is wrong, sets `problem`, unless it is
+// set already.
 void ReadWhole(const nlohmann::json& row, const char* key, int64_t least,
                int64_t* to, std::string* problem) {
   const auto found = row.find(key);
@@ -115,7 +115,7 @@ absl::StatusOr<Continuation> ContinuePrompt(
                           EncodePrompt(tokenizer, prompt.text));
   Continuation to{.ended_by = "tokens"};
   const int64_t room = positions - prompt.options.tokens;
-  // Of what fits in no case the generator keeps the newer half.
+  // If a prompt cannot fit at all, the generator keeps its newer half.
   to.truncated =
       static_cast<int64_t>(ids.size()) > (room > 0 ? room : positions);
   if (to.truncated && room > 0) ids.erase(ids.begin(), ids.end() - room);

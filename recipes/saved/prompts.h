@@ -1,9 +1,9 @@
 // `delink generate --prompts`: prompts in a JSONL file, and what follows each.
 //
-// A line is an object with `prompt` (text); besides, in the place of what the
-// command line says, `tokens`, `temperature`, `top_k`, `top_p`, `seed`, and
-// `until`: a text or a list of them, before the first of which the continuation
-// ends. Other keys are let pass.
+// A line is an object with `prompt` (text). It may have `tokens`,
+// `temperature`, `top_k`, `top_p` and `seed`, which override the command line,
+// and `until`: a text or a list of texts; the continuation ends before the
+// first that occurs. Other keys are ignored.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct Prompt {
   PromptOptions options;
 };
 
-// `options`: of prompts that do not say. InvalidArgument: names the first lines
-// that are wrong, each with what is.
+// `options`: defaults of prompts. InvalidArgument: lists the first wrong lines,
+// each with its problem.
 absl::StatusOr<std::vector<Prompt>> ReadPrompts(const std::string& path,
                                                 const PromptOptions& options);
 
@@ -45,14 +45,14 @@ struct Continuation {
   bool truncated = false;  // the beginning of the prompt was left out
 };
 
-// What `prompt` starts with, as ids: begin_of_sequence(), the text, or
-// prefix_token() where that is nothing.
+// The ids of a prompt: begin_of_sequence() and the text, or prefix_token() if
+// these are empty.
 absl::StatusOr<std::vector<int32_t>> EncodePrompt(const Tokenizer& tokenizer,
                                                   const std::string& text);
 
-// `ranks` as Generator::Options has it. Of a prompt that does not fit into
-// `positions` together with the tokens to add, the last tokens are taken, where
-// there is room for one at least.
+// `ranks`: as in Generator::Options. If the prompt and the tokens to add do not
+// fit into `positions`, only the prompt's last tokens are used, provided there
+// is room for at least one.
 absl::StatusOr<Continuation> ContinuePrompt(
     const Prompt& prompt, const Tokenizer& tokenizer, Sequential& model,
     ParamStore& store, int64_t positions, ForwardRanks* ranks = nullptr);

@@ -15,8 +15,8 @@ struct SamplingOptions {
   double top_p = 1.0;        // only the likeliest that together reach p
 };
 
-// The distribution that is sampled from; sums to 1. The likeliest token always
-// stays; of tokens equally likely the first counts as likelier.
+// The distribution to sample from; sums to 1. It always keeps the likeliest
+// token. Of equally likely tokens, the first counts as likelier.
 std::vector<double> SamplingProbabilities(std::span<const double> logits,
                                           const SamplingOptions& options);
 

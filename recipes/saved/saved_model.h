@@ -1,5 +1,5 @@
-// A checkpoint opened for use: verified, its recipe read, its model built.
-// Nothing of its weights is in memory until Load.
+// A checkpoint opened for use: verified, its recipe read, its model built. Load
+// reads the weights.
 #pragma once
 
 #include <memory>
@@ -25,7 +25,7 @@ class SavedModel {
       Communicator& comm, const std::string& checkpoint,
       const ModelList& models, DType dtype = DType::kF32,
       const std::vector<std::string>& sets = {});
-  // The same of a step folder that is verified.
+  // The same for a verified step folder.
   static absl::StatusOr<std::unique_ptr<SavedModel>> OpenStep(
       Communicator& comm, const std::string& path, const ModelList& models,
       DType dtype = DType::kF32, const std::vector<std::string>& sets = {});
@@ -40,15 +40,15 @@ class SavedModel {
   Sequential& model() const { return *model_; }
   int blocks() const { return model_->blocks(); }
 
-  // How so many ranks have the weights together: by tensor and pipeline of the
-  // checkpoint's stage, as far as they multiply out, the others as data ranks;
-  // all each for itself where they do not and nothing was set. InvalidArgument:
-  // they do not, and something was.
+  // The mesh over which `ranks` ranks shard the weights: tensor and pipeline of
+  // the checkpoint's stage, and data ranks for the rest. If `ranks` is not a
+  // multiple of tensor x pipeline, or there are fewer layers than pipeline
+  // ranks: data ranks alone without sets, InvalidArgument with sets.
   absl::StatusOr<Mesh> MeshFor(int ranks) const;
-  // The weights, and the states of the optimizer that are asked for, on
-  // `device`, which must outlive the store; so must this: whole, or what this
-  // rank has in a mesh of all of `comm`. Weights that the checkpoint's stage
-  // has on the host are at home there. Collective.
+  // The weights and the requested `states` of the optimizer, on `device`: all
+  // of them, or this rank's shards in a mesh of all ranks of `comm`. The device
+  // and this must outlive the store. Weights that are host-resident in the
+  // checkpoint's stage stay so. Collective.
   absl::StatusOr<std::unique_ptr<ParamStore>> Load(
       Communicator& comm, Device& device, std::vector<StateSpec> states = {},
       const Mesh& mesh = {}) const;

@@ -15,7 +15,7 @@
 namespace delink {
 namespace {
 
-// Forward over this rank's layers once.
+// One forward pass over this rank's layers.
 Program BarePass(const ParamStore& store) {
   const Layout& layout = store.layout();
   Program pass{.shape = ShapeOf(layout, 1),

@@ -1,11 +1,11 @@
-// Weights of a store that are at home on the host, for passes forward over it:
-// each layer's come to copies on the device before its turn, and while it is at
-// work those of the next ones, as far as copies are free. Which come when and
-// go when is what a run's evaluation does (offload/plan/residency.h), in copies
-// of the same classes (layout_shape.h), but no more than this rank has slabs of
-// one.
+// Prefetches the host-resident weights of a store for forward passes. Each
+// layer's weights are copied to the device before its turn. While it computes,
+// the next layers' weights are prefetched, as far as copies are free.
+// Prefetches and evictions are those of a run's evaluation
+// (offload/plan/residency.h), with copies of the same classes (layout_shape.h),
+// but of each class at most as many as this rank has slabs.
 //
-// Where all is at home on the device this takes nothing and does nothing.
+// If all weights are device-resident, it allocates nothing and does nothing.
 #pragma once
 
 #include <cstddef>
@@ -23,33 +23,34 @@ namespace delink {
 
 class StreamedWeights {
  public:
-  // Takes the memory of all copies from the device, as "fetched planes". The
-  // store outlives it; meanwhile there is no other of the same store, and
-  // nobody writes its weights. ResourceExhausted: the device has too little.
+  // Allocates all copies on the device, as "fetched planes". The store outlives
+  // it. A store has at most one at a time, and its weights must not be written
+  // meanwhile. ResourceExhausted: the device has too little memory.
   static absl::StatusOr<std::unique_ptr<StreamedWeights>> Create(
       ParamStore& store);
-  // How much that is, of a store of any device.
+  // The bytes of these copies, for a store on any device.
   static int64_t BytesOf(const ParamStore& store);
-  // All work given to `compute` is done; the store's weights are at home again.
+  // All work given to `compute` must be done. Binds the store's weights to host
+  // memory again.
   ~StreamedWeights();
 
-  // What `compute` is given from here on, until the next call, finds the
-  // weights of the layer at `place` (Layout::visited) on the device. The layers
-  // of this rank have their turns in order, again and again; one may be left
-  // out, or have several calls in a turn.
+  // Work given to `compute` from here until the next call finds the weights of
+  // the layer at `place` (Layout::visited) on the device. The layers of this
+  // rank take turns in order, repeatedly. A layer may be skipped, or have
+  // several calls in its turn.
   void Bring(size_t place, Stream& compute);
 
  private:
   struct Copy {
     char* memory = nullptr;
-    int32_t slab = -1;            // of the program: whose weights come or are
-    std::unique_ptr<Event> came;  // they are there
-    std::unique_ptr<Event> left;  // of the compute stream, behind its last use
+    int32_t slab = -1;            // of the program: whose weights it holds
+    std::unique_ptr<Event> came;  // the copy is complete
+    std::unique_ptr<Event> left;  // on the compute stream, after its last use
   };
   explicit StreamedWeights(ParamStore& store);
 
   absl::Status Allocate();
-  // The next kFetch of the program that was not begun, if there is a copy.
+  // Begins the next kFetch of the program, if a copy is free.
   bool Fetch();
   void Arrive(int32_t slab, Stream& compute);
   void Leave(int32_t slab, Stream& compute);
@@ -65,10 +66,10 @@ class StreamedWeights {
   Buffer memory_;
   std::vector<Copy> copies_;
   std::vector<std::deque<Copy*>> free_;  // by class
-  std::deque<Copy*> begun_;  // whose kFetch comes next, in the program's order
-  std::vector<Copy*> now_;   // by slab of the program; null: at home
-  size_t at_ = 0;            // the instruction behind the last turn's visit
-  size_t ahead_ = 0;         // behind the last kFetch that was begun
+  std::deque<Copy*> begun_;  // their kFetch has begun, in the program's order
+  std::vector<Copy*> now_;   // by slab of the program; null: on the host
+  size_t at_ = 0;            // the instruction after the last turn's visit
+  size_t ahead_ = 0;         // after the last kFetch that was begun
   int64_t place_ = -1;       // whose turn it is
 };
 

@@ -1,5 +1,5 @@
-// A checkpoint's weights on the ranks that use it: all of them on each, or, of
-// a model that is too large for one process, some on each.
+// A checkpoint's weights on the ranks that use it: all weights on each rank or,
+// for a model too large for one process, a shard on each.
 #pragma once
 
 #include <cstdint>
@@ -13,26 +13,27 @@
 
 namespace delink {
 
-// What this rank has of the weights, and with whom.
+// This rank's weights, and the ranks that share them.
 struct Together {
   std::unique_ptr<ParamStore> store;
-  std::unique_ptr<ForwardRanks> ranks;  // null: all of them is here
+  std::unique_ptr<ForwardRanks> ranks;  // null: all weights are here
   // Along the data axis.
   int64_t place = 0, places = 1;
 
-  // Whether this rank is the one of those that have them whose results count.
+  // Whether this rank's results count.
   bool counts() const { return ranks == nullptr || ranks->counts(); }
-  // OK where all of these bring OK.
+  // OK if it is OK on all of these ranks.
   absl::Status Agree(const absl::Status& status) const {
     return ranks == nullptr ? status : ranks->Agree(status);
   }
-  // The first error of what they exchanged.
+  // The first error of their exchanges.
   absl::Status status() const {
     return ranks == nullptr ? absl::OkStatus() : ranks->status();
   }
 };
 
-// As SavedModel::MeshFor says of the ranks of `comm`. Collective.
+// Loads on the mesh that SavedModel::MeshFor gives the ranks of `comm`.
+// Collective.
 absl::StatusOr<Together> LoadTogether(const SavedModel& saved, Device& device,
                                       Communicator& comm);
 

@@ -67,7 +67,7 @@ HostBatch FillTokenBatch(const std::vector<ChoiceTokens>& sequences,
 absl::Status ScoreTokenBatches(SavedModel& saved, const Together& together,
                                const std::vector<ChoiceTokens>& sequences,
                                const ScoreBatch& score) {
-  // What fitted while it was trained fits now.
+  // What fitted in training fits now.
   const Recipe& recipe = saved.recipe();
   const std::vector<TokenBatch> batches =
       PlanTokenBatches(sequences, recipe.run.micro_batch * recipe.data.seq,

@@ -1,5 +1,4 @@
-// Sequences of tokens of which the last are scored, computed together where
-// they are of similar length.
+// Batches of token sequences of similar length, whose last tokens are scored.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +20,21 @@ struct TokenBatch {
   BatchShape shape;
 };
 
-// Longest first, as many at once as `tokens` allow, of at most `positions`
-// each. A pure function of the lengths, so that scores do not depend on the
-// number of ranks.
+// Longest first; each batch has as many sequences as `tokens` allow, of at most
+// `positions` tokens each. A pure function of the lengths, so that scores do
+// not depend on the number of ranks.
 std::vector<TokenBatch> PlanTokenBatches(
     const std::vector<ChoiceTokens>& sequences, int64_t tokens,
     int64_t positions);
 
-// The targets that count are those that are scored.
+// Only the scored targets count.
 HostBatch FillTokenBatch(const std::vector<ChoiceTokens>& sequences,
                          const TokenBatch& batch);
 
-// Hands this rank's share of the batches to `score`, each with a pass of its
-// shape; as many tokens at once as the checkpoint was trained with. Ranks that
-// have the weights together have the same share, and what comes of it counts on
-// one of them (Together::counts).
+// Calls `score` for this rank's share of the batches, each with a pass of its
+// shape. A batch has at most as many tokens as a micro-batch of the
+// checkpoint's training. Ranks that share the weights have the same share of
+// batches; the results count on one of them (Together::counts).
 using ScoreBatch = std::function<void(
     const TokenBatch& batch, const HostBatch& host, ForwardPass& pass)>;
 absl::Status ScoreTokenBatches(SavedModel& saved, const Together& together,

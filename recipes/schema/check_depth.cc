@@ -15,7 +15,7 @@
 namespace delink::schema {
 namespace {
 
-// The sets of a policy that have a block which the stage visits.
+// The sets of a policy that have a block visited by the stage.
 int64_t VisitedSets(const Recipe& recipe, size_t stage,
                     const SharePolicy& policy) {
   const int64_t layers = recipe.model->layers;

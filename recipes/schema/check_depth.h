@@ -1,5 +1,4 @@
-// What the depths of stages have to do with each other, and with what is
-// shared.
+// Checks the depths of stages against each other and against what blocks share.
 #pragma once
 
 #include <cstddef>
@@ -9,12 +8,12 @@
 
 namespace delink::schema {
 
-// Of a stage whose share fits the model: its depth is one of the model's, every
-// set that shares has a block that is visited, and gradients are compared where
-// blocks share.
+// For a stage whose share fits the model. Reports a depth that the model cannot
+// have, a sharing set without a visited block, and a comparison of gradients
+// where no blocks share.
 void CheckDepth(Section& document, const Recipe& recipe, size_t stage);
 
-// Of a stage against the one before it, where the depths of both fit the model.
+// Checks a stage against the one before it, if both depths fit the model.
 void CheckGrowth(Section& document, const Recipe& recipe, size_t stage);
 
 }  // namespace delink::schema

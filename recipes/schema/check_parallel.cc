@@ -27,7 +27,7 @@ void FillIn(int64_t before, int64_t& value) {
   if (value == 0) value = before;
 }
 
-// Of stages of which none is before.
+// For the first stage.
 ParallelConfig First() {
   const Mesh mesh;
   return {.tensor = 1,
@@ -109,7 +109,7 @@ struct Most {
   std::string text;  // "chunks 3"
 };
 
-// What there may be of where there are fewer layers than pieces.
+// The largest valid value if there are fewer layers than pieces.
 Most AtMost(const ParallelConfig& parallel, int64_t layers) {
   constexpr std::string_view kPipeline = "parallel.pipeline";
   const int64_t chunks = layers / parallel.pipeline;
@@ -122,7 +122,7 @@ Most AtMost(const ParallelConfig& parallel, int64_t layers) {
           absl::StrCat("pipeline ", layers, " with schedule \"1f1b\"")};
 }
 
-// Whether the stage's layers are as many as its pieces.
+// Checks that chunks fit the schedule, and that no piece lacks a layer.
 bool CheckPieces(Section& document, const Recipe& recipe, size_t i) {
   const ParallelConfig& parallel = recipe.stages[i].parallel;
   const bool interleaved = parallel.schedule == PipelineSchedule::kInterleaved;
@@ -148,7 +148,8 @@ bool CheckPieces(Section& document, const Recipe& recipe, size_t i) {
   return false;
 }
 
-// Which of the numbers would make them add up; empty: none alone.
+// Names an entry that could be changed to make the sum right; if there is none,
+// says that the entries must be fewer.
 std::string OneThatWould(const std::vector<int64_t>& numbers, int64_t missing) {
   for (size_t k = numbers.size(); k-- > 0;) {
     const bool end = k == 0 || k + 1 == numbers.size();
@@ -215,8 +216,8 @@ void CheckHostUpdates(Section& document, const Recipe& recipe, size_t i) {
           stage.parallel.tensor));
 }
 
-// At a switch to ranks that are arranged otherwise the layers of the stage
-// before are first laid out as the next stage's are.
+// At a switch to another mesh, the layers of the old stage first take the
+// layout of the next stage.
 void CheckBefore(Section& document, const Recipe& recipe, size_t i) {
   const ParallelConfig& parallel = recipe.stages[i].parallel;
   if (i == 0 || SameMesh(recipe.stages[i - 1].parallel, parallel)) return;
@@ -242,7 +243,7 @@ void CompleteParallel(Section& document, Recipe& recipe) {
     CheckTensor(document, recipe, i);
     CheckContext(document, recipe, i);
     CheckHostUpdates(document, recipe, i);
-    // Without a pipeline nothing is cut, whatever else is said of one.
+    // Without a pipeline nothing is cut, whatever the other keys say.
     if (parallel.pipeline > 1 && CheckPieces(document, recipe, i)) {
       CheckLayers(document, recipe, i);
       CheckBefore(document, recipe, i);
@@ -256,7 +257,7 @@ void CompleteParallel(Section& document, Recipe& recipe) {
                           "leave the key out",
                           parallel.pipeline));
     }
-    // Stages that omit theirs would say the same again.
+    // Stages that omit their layout would repeat the problem.
     if (!document.complete()) return;
   }
 }

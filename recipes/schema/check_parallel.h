@@ -1,4 +1,4 @@
-// How the ranks of stages are laid out, and whether the model can be cut so.
+// The layout of each stage's ranks, and whether the model can be cut for it.
 #pragma once
 
 #include "recipes/schema/recipe.h"
@@ -6,9 +6,9 @@
 
 namespace delink::schema {
 
-// Of stages whose depths fit the model: gives what they omit of their layout
-// the value of the stage before, and reports one that the model, its sequences
-// or the layers of the stage before cannot be cut for.
+// For stages whose depths fit the model. Omitted keys of a layout take the
+// value of the stage before. Reports a layout for which the model, its
+// sequences or the layers of the stage before cannot be cut.
 void CompleteParallel(Section& document, Recipe& recipe);
 
 }  // namespace delink::schema

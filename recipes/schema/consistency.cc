@@ -81,7 +81,7 @@ bool CheckShare(Section& document, const Recipe& recipe, size_t i) {
   return fits;
 }
 
-// Delinking only cuts links: what an earlier stage had apart stays apart.
+// Delinking only cuts links: a later stage cannot add any.
 void CheckSwitch(Section& document, const Recipe& recipe, size_t i) {
   const ShareSpec& before = recipe.stages[i - 1].share;
   const ShareSpec& after = recipe.stages[i].share;
@@ -99,7 +99,7 @@ void CheckSwitch(Section& document, const Recipe& recipe, size_t i) {
   }
 }
 
-// What is measured needs something to measure.
+// A measured end needs something to measure.
 void CheckMeasured(Section& document, const Recipe& recipe, size_t i) {
   const Until& until = recipe.stages[i].until;
   if (!until.gradient) return;
@@ -238,7 +238,7 @@ void CompleteStages(Section& document, Recipe& recipe) {
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
     Stage& stage = recipe.stages[i];
     if (stage.name.empty()) stage.name = absl::StrFormat("stage%d", i);
-    // "none" in one form only, whichever way it was given.
+    // Normalizes "none", whichever way it was given.
     if (!stage.share.every && stage.share.parts.empty()) {
       stage.share.every = SharePolicy{};
     }

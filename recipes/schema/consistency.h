@@ -1,4 +1,4 @@
-// What the sections of a recipe say of each other.
+// Checks the sections of a recipe against each other.
 #pragma once
 
 #include <cstddef>
@@ -13,10 +13,10 @@ namespace delink::schema {
 // "stage[1].depth"
 std::string StageKey(size_t i, std::string_view key);
 
-// Gives omitted values that follow from another section their value, and
-// reports what does not fit together: stages that overlap, shares that do not
-// divide the layers, sequences longer than the model takes. The recipe's
-// sections have been read without a problem.
+// Resolves omitted values that follow from another section. Reports what does
+// not fit together: stages that overlap, shares that do not divide the layers,
+// sequences longer than the model takes. Call it only if all sections were read
+// without a problem.
 void Complete(Section& document, Recipe& recipe);
 
 }  // namespace delink::schema

@@ -1,4 +1,4 @@
-// [data]: what a run is trained on.
+// [data]: the training data of a run.
 #pragma once
 
 #include <cstdint>
@@ -13,19 +13,19 @@ struct DataSource {
   std::string name;
   std::string train;           // absolute path of a corpus folder
   std::string validation;      // the same; empty: `validation` beside train
-  double weight = 1;           // against those of the others
+  double weight = 1;           // relative to the other sources
   std::optional<bool> repeat;  // none: data.repeat
 };
 
 struct DataConfig {
-  // What a row holds where it holds several documents: one text, or each by
-  // itself (data/loader/documents.h).
+  // How a row that holds several documents is read: as one text, or each
+  // document by itself (data/loader/documents.h).
   enum class Documents { kPacked, kMasked };
   // Either these two or `sources`.
   std::string train;       // absolute path of a corpus folder
   std::string validation;  // the same; by default `validation` beside train
   std::vector<DataSource> sources;
-  bool repeat = true;  // read on from the start where a corpus has ended
+  bool repeat = true;  // begin again at the end of a corpus
   int64_t seq = 1024;  // tokens a sequence
   int64_t batch = 0;   // sequences an optimizer step, over all ranks
   int64_t validation_batches = 16;  // batches a validation
@@ -34,7 +34,7 @@ struct DataConfig {
 
   bool masked() const { return documents == Documents::kMasked; }
 
-  // What is trained on, one or more, whichever way it was given.
+  // The training corpora, at least one, from `sources` or from `train`.
   std::vector<DataSource> Sources() const;
 };
 

@@ -23,19 +23,18 @@ void DescribeParallel(Section& section, ParallelConfig& parallel);
 void DescribeOffload(Section& section, OffloadRules& offload);
 void DescribeRun(Section& section, RunConfig& run);
 
-// Words that are said elsewhere too; see ValuesOf.
+// Words that other files use too; see ValuesOf.
 std::string_view Word(RunConfig::Device device);
 std::string_view Word(MasterForm master);
 std::string_view Word(Recompute recompute);
 std::string_view Word(PipelineSchedule schedule);
 std::string_view Word(Axis axis);
 
-// The whole document but [model], in the order in which it is written.
+// The whole document except [model], in the order of writing.
 void DescribeRest(Section& document, Recipe& recipe);
 
-// [model]. Reading makes the model of the kind that is named; writing and
-// documenting take the one that is there. Null stays null when the kind is
-// wrong.
+// [model]. Reading creates a config of the named kind; writing and documenting
+// use the existing one. If the kind is wrong, null stays null.
 void DescribeModel(Section& document, std::shared_ptr<const ModelConfig>* model,
                    const std::vector<ModelKind>& kinds);
 

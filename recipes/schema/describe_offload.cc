@@ -116,7 +116,7 @@ void DescribeWishes(Section& s, OffloadWishes& wishes) {
           .when_omitted = "`\"device\"`, with `device` `\"auto\"`"});
 }
 
-// Only a budget says how much is to go.
+// Only a budget says how much to move to the host.
 void CheckOpen(Section& s, const OffloadWishes& wishes, bool budget) {
   const auto check = [&](const char* key, const std::optional<Home>& wish) {
     if (wish != Home::kAuto || budget) return;

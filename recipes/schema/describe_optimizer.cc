@@ -177,9 +177,9 @@ void Resolve(OptimizerConfig& c) {
   if (!c.decay) c.decay = sgd || adafactor ? 0.0 : 0.1;
 }
 
-// What numbers mean to this kind, once all are there.
+// Checks the numbers for this kind, once all are read.
 void CheckNumbers(Section& s, const OptimizerConfig& c) {
-  // The least that are normal in f32, as they are or squared.
+  // The smallest values that are normal in f32, plain or squared.
   const double least = c.kind == Kind::kAdafactor ? 1.1e-19 : 1.2e-38;
   if (c.eps && *c.eps < least) {
     s.Error("eps", absl::StrFormat("%g is so small that optimizer kind \"%s\" "

@@ -78,7 +78,7 @@ void RankOrderKey(Section& s, std::vector<Axis>* order) {
   s.Custom(field);
 }
 
-// What ranks that work on the same micro-batch have each its part of.
+// Axes whose ranks share a micro-batch.
 void DescribeWithin(Section& s, ParallelConfig& parallel) {
   s.Int("tensor", &parallel.tensor,
         {.doc = "tensor-parallel ranks, each with some attention heads, a part "

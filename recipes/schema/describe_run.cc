@@ -81,7 +81,7 @@ void DescribeStopAfter(Section& s, StopAfter& stop) {
            .max = 1e3});
 }
 
-// Where, in what and in which order a run computes.
+// A run's device, precision and order of computation.
 void DescribeComputing(Section& s, RunConfig& run) {
   s.Enum("device", &run.device, Word,
          {.doc = "where to compute; auto: on a GPU if there is one"});

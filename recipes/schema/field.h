@@ -1,5 +1,5 @@
-// A key of a recipe with its type erased: how to read it, how to write it, what
-// to say of it. Section (recipes/schema/section.h) makes them.
+// A key of a recipe with its type erased: how to read, write and document it.
+// Section (recipes/schema/section.h) creates fields.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@
 
 namespace delink::schema {
 
-// Where the reading of one key tells what is wrong.
+// Takes the errors found while reading one key.
 class Report {
  public:
   Report(Problems* problems, std::string key, std::string folder)
@@ -24,7 +24,7 @@ class Report {
   // "expected an integer, got a table"
   void WrongType(const Value& value, std::string_view expected);
 
-  // What paths are relative to.
+  // Paths are relative to this folder.
   const std::string& folder() const { return folder_; }
 
  private:
@@ -40,9 +40,9 @@ struct Field {
   bool required = false;
   bool fixed = false;
   std::string when_omitted;
-  // Stores the value, or reports why not and leaves the member alone.
+  // Stores the value, or reports an error and leaves the member unchanged.
   std::function<void(const Value&, Report&)> read;
-  // The value now; empty when the key is to be left out.
+  // The current value; empty if the key is to be left out.
   std::function<std::optional<Value>()> write;
 };
 

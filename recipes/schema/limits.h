@@ -1,5 +1,5 @@
-// What the numbers of a recipe may be at most: far above any use, low enough
-// that products of them stay within 64 bits.
+// Upper bounds of a recipe's numbers: far above any use, but low enough that
+// their products fit in 64 bits.
 #pragma once
 
 #include <cstdint>

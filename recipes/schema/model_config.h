@@ -1,8 +1,8 @@
 // The model section of a recipe is open: a kind of model brings its own keys.
 //
 // A kind is a struct derived from ModelConfig that describes its keys once, in
-// Describe (recipes/schema/section.h). From that description come reading with
-// positions and suggestions, the saved resolved recipe and docs/recipe.md.
+// Describe (recipes/schema/section.h). Reading with positions and suggestions,
+// the saved resolved recipe and docs/recipe.md all use that description.
 //
 //   struct MyConfig final : ModelConfig {
 //     int64_t dim = 0;
@@ -32,8 +32,8 @@ namespace delink {
 class Section;
 
 struct ModelConfig {
-  // What tensor parallelism cuts: so many of what a key says. Of what is
-  // `repeated` several ranks may have the same one.
+  // Units that tensor parallelism divides among ranks: `count` of what the key
+  // names, such as heads. If `repeated`, several ranks may hold the same unit.
   struct Cut {
     std::string_view key;
     int64_t count = 0;
@@ -46,14 +46,15 @@ struct ModelConfig {
 
   virtual ~ModelConfig() = default;
 
-  int64_t layers = 0;   // blocks: what a share policy is about
-  int64_t vocab = 0;    // 0 until the corpus has told it
+  int64_t layers = 0;   // blocks
+  int64_t vocab = 0;    // 0 until read from the corpus
   int64_t max_seq = 0;  // longest sequence; never 0 once a recipe is read
 
   virtual std::string_view kind() const = 0;
   // The parts of a block that a share map may name.
   virtual std::vector<std::string> parts() const = 0;
-  // What is to be cut evenly; where a kind names nothing, everything may be.
+  // What must divide evenly. If a kind lists nothing, any number of ranks is
+  // allowed.
   virtual std::vector<Cut> cuts() const { return {}; }
   bool CutsInto(int64_t ranks) const {
     const std::vector<Cut> all = cuts();
@@ -61,9 +62,9 @@ struct ModelConfig {
                        [&](const Cut& cut) { return cut.Into(ranks); });
   }
   virtual std::unique_ptr<ModelConfig> Clone() const = 0;
-  // Names every key of the kind, among them `layers`; `vocab` and `max_seq`
-  // where the kind has them. Every value decides the weights or the function,
-  // so no key of a model may change when a run resumes.
+  // Describes every key of the kind: `layers`, and `vocab` and `max_seq` if the
+  // kind has them. Every value affects the weights or the function, so no key
+  // of a model may change when a run resumes.
   virtual void Describe(Section& section) = 0;
 };
 

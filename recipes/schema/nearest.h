@@ -1,4 +1,4 @@
-// Of numbers that do not do, the nearest that do: for messages.
+// The nearest valid numbers to an invalid one, for messages.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace delink {
 
-// "2 or 4": the nearest below `number` and above it, at most `most`, for which
-// `good` holds. 1 always does.
+// "2 or 4": the nearest numbers below and above `number` for which `good`
+// holds, at most `most`. It always holds for 1.
 template <typename Good>
 std::string Nearest(int64_t number, int64_t most, const Good& good) {
   int64_t below = number - 1, above = number + 1;

@@ -1,5 +1,5 @@
-// The [optimizer] section of a recipe. What is optional is a key of some kinds
-// of optimizer only, and is there, once read, where the kind has it.
+// The [optimizer] section of a recipe. An optional member is a key of some
+// kinds of optimizer only. Once read, it has a value if the kind has the key.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace delink {
 
-// What parameters of some names have otherwise.
+// Hyper-parameters that differ for the parameters of matching names.
 struct OptimizerGroup {
   std::string match;
   std::optional<double> lr_scale, decay, momentum;
@@ -21,7 +21,7 @@ struct OptimizerGroup {
 
 struct OptimizerConfig {
   enum class Kind { kAdamW, kSgd, kLion, kAdafactor, kMuon };
-  // Steps that are passed over instead of ending the run.
+  // Which steps are skipped instead of ending the run.
   struct Skip {
     bool nonfinite = false;
     double outlier = 0;    // standard deviations; 0: none
@@ -36,7 +36,7 @@ struct OptimizerConfig {
   std::optional<bool> nesterov, relative_step;
   std::optional<MuonConfig::Scale> scale;
   std::optional<StateStorage> moments;
-  std::optional<double> decay;  // there once read
+  std::optional<double> decay;  // set once read
   double clip = 1.0;            // global gradient norm; 0: no clipping
   double clip_value = 0;        // element of the gradient; 0: no clipping
   Skip skip;

@@ -32,8 +32,7 @@ Member& FindOrAdd(Table& table, const std::string& key, const Source& source) {
   return table.back();
 }
 
-// The element of a list that `word` names; null, with `why`, when there is
-// none.
+// The element of a list that `word` names; null, with `why`, if there is none.
 Value* Element(List& list, const std::string& word, std::string_view path,
                std::string* why) {
   size_t index = 0;
@@ -54,8 +53,8 @@ Value* Element(List& list, const std::string& word, std::string_view path,
   return &list[index];
 }
 
-// Walks to what the last word names, whose key then has `source` as its place.
-// New places hold empty tables.
+// Walks to the value that the last word names. Its key gets `source` as its
+// position. New places hold empty tables.
 Value* Walk(const std::vector<std::string>& words, Table* document,
             const Source& source, std::string* why) {
   Value* place = nullptr;

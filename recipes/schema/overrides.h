@@ -8,10 +8,10 @@
 
 namespace delink::schema {
 
-// Sets one key: dotted, an element of a list by its index from 0
-// ("stage.1.parallel.data=2"). The value is TOML where it reads as TOML, else a
-// string. Tables on the way are made where they are missing; lists are not.
-// What was set carries "--set key=value" as its place.
+// Sets one key. The key is dotted and counts list elements from 0
+// ("stage.1.parallel.data=2"). The value is TOML if it parses as TOML, else a
+// string. Missing tables are created, missing lists are not. The value's source
+// is "--set key=value".
 void ApplySet(std::string_view set, Table* document, Problems* problems);
 
 }  // namespace delink::schema

@@ -47,7 +47,7 @@ size_t EditDistance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-// What other programs call some keys.
+// Other programs' names of keys.
 constexpr std::pair<std::string_view, std::string_view> kElsewhere[] = {
     {"learning_rate", "lr"}, {"hidden_size", "dim"},
     {"d_model", "dim"},      {"embedding_size", "dim"},
@@ -117,7 +117,7 @@ absl::Status Problems::ToStatus() const {
                      };
                      return key(a) < key(b);
                    });
-  // A file of a program that went wrong may have one on every line.
+  // A generated file may have a problem on every line.
   constexpr size_t kTold = 20;
   std::string message;
   for (size_t i = 0; i < std::min(sorted.size(), kTold); ++i) {
@@ -131,7 +131,7 @@ absl::Status Problems::ToStatus() const {
 
 std::string Suggestion(std::string_view word,
                        const std::vector<std::string>& known) {
-  // A very long word is nobody's slip, and the distance is quadratic.
+  // A very long word is no typo, and the distance is quadratic.
   if (word.size() > 64) return "";
   for (const auto near : {NameHere, SpeltAlike, WithAWordOf}) {
     const std::string_view best = near(word, known);

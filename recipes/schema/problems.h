@@ -1,5 +1,5 @@
-// What is wrong with a recipe, all of it, each with its place; and where each
-// key was given, so that checks made later can still point at it.
+// All problems of a recipe, each with its position; and the position of each
+// key, so that later checks can point at it.
 //
 // Keys are written as people read them: "stage[1].parallel.data".
 #pragma once
@@ -20,8 +20,8 @@ class Positions {
   explicit Positions(std::string origin) : origin_(std::move(origin)) {}
 
   void Set(std::string key, schema::Source source);
-  // Where `key` was given; else the nearest table around it that was; else the
-  // file.
+  // The position of `key`; if it was not given, that of the nearest enclosing
+  // table that was; else the file.
   schema::Source Find(std::string_view key) const;
 
  private:
@@ -38,9 +38,9 @@ class Problems {
            std::string_view message);
   size_t size() const { return problems_.size(); }
 
-  // InvalidArgument with a line for each problem, in the order of the file and
-  // then of the command line: the first 20, and how many more; OK when there is
-  // none.
+  // OK without problems. Else InvalidArgument with a line for each of the first
+  // 20 problems, in the order of the file and then of the command line, and the
+  // number of the others.
   absl::Status ToStatus() const;
 
  private:
@@ -51,9 +51,9 @@ class Problems {
   std::vector<Problem> problems_;
 };
 
-// "; did you mean 'layers'?" for the word of `known` nearest to `word`: what
-// others call so, what is spelt nearly so, or has a word in common with it
-// ("weight_decay" and "decay"). Nothing when none is near.
+// "; did you mean 'layers'?" for the word of `known` nearest to `word`: another
+// framework's name for the same key, a similar spelling, or a word in common
+// ("weight_decay" and "decay"). Empty if none is near.
 std::string Suggestion(std::string_view word,
                        const std::vector<std::string>& known);
 

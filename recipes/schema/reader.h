@@ -1,5 +1,5 @@
-// A Section that reads a table into what describes itself, strictly: every key
-// of the table must be one that was described.
+// A Section that reads a table into a struct. It is strict: every key of the
+// table must have been described.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,13 @@ namespace delink::schema {
 struct ReadContext {
   Problems problems;
   Positions* positions;  // filled with every key that was given
-  std::string folder;    // what paths are relative to
+  std::string folder;    // paths are relative to it
 };
 
 class Reader final : public Section {
  public:
-  // `path` is the name of the table in messages, empty for the document. A
-  // table that was not given is an empty one at the place of the one around it.
+  // `path` names the table in messages; empty for the document. A table that
+  // was not given is read as an empty one at the position of its parent.
   Reader(const Table& table, std::string path, ReadContext* context);
 
   void SubTable(std::string_view name, const TableKey& key,
@@ -32,7 +32,7 @@ class Reader final : public Section {
   void Error(std::string_view key, std::string_view message) override;
   void LetUnknownKeysPass() override { forgiving_ = true; }
 
-  // Call last: reports the keys that nothing described.
+  // Call last. Reports the keys that were not described.
   void Finish();
 
  protected:
@@ -42,7 +42,7 @@ class Reader final : public Section {
 
  private:
   std::string PathOf(std::string_view key) const;
-  // The member of that name, noted as known; null when it was not given.
+  // The member of that name, or null if it was not given. Notes it as known.
   const Member* Take(std::string_view name);
 
   const Table& table_;

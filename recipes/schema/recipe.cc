@@ -30,7 +30,7 @@ std::string Product(const ParallelConfig& parallel) {
   return text;
 }
 
-// Of a number below, which may be 0, and one above.
+// Suggests a number below, unless it is 0, or one above.
 std::string Either(int64_t below, int64_t above) {
   if (below == 0) return absl::StrCat(above);
   return absl::StrCat(below, " or ", above);
@@ -74,10 +74,10 @@ absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
                       others ? ", or leave parallel.data out" : ""));
 }
 
-// An interleaved pipeline goes round in groups of as many micro-batches as it
-// has stages. At a switch the stage before, unless it comes before `first`,
-// goes through a batch of the next, over its own ranks where they are arranged
-// alike.
+// An interleaved pipeline works in groups of as many micro-batches as it has
+// stages. At a switch, the old stage also runs a batch of the next stage, on
+// its own ranks if the mesh is the same, unless the old stage is before
+// `first`.
 std::optional<size_t> InterleavedAt(const Recipe& recipe, size_t i,
                                     size_t first) {
   for (const size_t j : {i, i > first ? i - 1 : i}) {
@@ -124,13 +124,12 @@ absl::Status CheckInterleaved(const Recipe& recipe, size_t i, size_t first) {
                       Either(below, below + unit), smaller));
 }
 
-// A window of gradient agreement has so many probes where nothing says how
-// many.
+// The default number of probes in a window of gradient agreement.
 constexpr int64_t kDefaultProbes = 10;
 
-// Sequences that a rank computes at once where nothing says how many, at most:
-// of a pipeline four times as many micro-batches as it has ranks, which is idle
-// for a fifth of the time then.
+// The default micro-batch at most. A pipeline gets four times as many
+// micro-batches as ranks, if the batch allows; it is then idle for a fifth of
+// the time.
 int64_t MostAtOnce(const ParallelConfig& parallel, int64_t local) {
   constexpr int64_t kMost = 8, kByRanks = 4;
   if (parallel.pipeline == 1) return kMost;
@@ -138,7 +137,7 @@ int64_t MostAtOnce(const ParallelConfig& parallel, int64_t local) {
   return std::clamp(enough, int64_t{1}, kMost);
 }
 
-// Tensor ranks that have rows of their own have as many each.
+// With sequence parallelism, all tensor ranks have the same number of rows.
 absl::Status CheckRows(const Recipe& recipe, size_t i) {
   const ParallelConfig& parallel = recipe.stages[i].parallel;
   const int64_t tensor = parallel.tensor;
@@ -170,8 +169,8 @@ int64_t LargestDivisor(int64_t n, int64_t limit) {
   return 1;
 }
 
-// What divides the batches of all stages, also of those that are over: a recipe
-// is right as a whole.
+// A divisor of the batches of all stages, including those that are over: a
+// recipe must be valid as a whole.
 int64_t ChosenMicroBatch(const Recipe& fitted, size_t first) {
   int64_t share = 0, most = INT64_MAX;
   for (size_t i = 0; i < fitted.stages.size(); ++i) {

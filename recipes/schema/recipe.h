@@ -1,10 +1,10 @@
-// A recipe: everything that decides a run, as plain data.
+// A recipe: everything that determines a run, as plain data.
 //
 // Read one with ReadRecipe (recipes/schema/recipe_io.h). The meaning, range and
 // default of every key are in docs/recipe.md, generated from
-// recipes/schema/describe.cc. Values that follow from others are the methods
-// here and nowhere else. Steps count from 0; "step n" means that n optimizer
-// steps are done.
+// recipes/schema/describe.cc. Only the methods here compute values that follow
+// from others. Steps count from 0; "step n" means that n optimizer steps are
+// done.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ int64_t SpanSteps(const Span& span, int64_t steps);
 struct ScheduleConfig {
   Schedule::Kind kind = Schedule::Kind::kWsd;
   int64_t steps = 0;         // of the whole run
-  Span warmup = int64_t{0};  // from 0 to the peak
+  Span warmup = int64_t{0};  // steps from 0 to the peak
   Span decay = 0.2;          // wsd only: the last stretch
   double final_ratio = 0.1;  // rate at the end over the peak; not constant
 
@@ -48,9 +48,10 @@ struct ScheduleConfig {
   int64_t decay_steps() const { return SpanSteps(decay, steps); }
 };
 
-// Where a stage ends: at the latest where one of the first three says, counted
-// from the start of the run (none: at its end), and sooner where what is
-// measured says so (framework/sharing/switch_policy.h).
+// When a stage ends. `fraction`, `tokens` and `steps` give the latest end,
+// counted from the start of the run; without them it is the run's end.
+// `plateau` and `gradient` can end the stage earlier, by measurements
+// (framework/sharing/switch_policy.h).
 struct Until {
   std::optional<double> fraction;  // of schedule.steps
   std::optional<int64_t> tokens;
@@ -63,13 +64,13 @@ struct Until {
   bool measured() const { return plateau || gradient; }
 };
 
-// In which order a stage of a pipeline does its work (parallel/pipeline).
+// The order of work in a pipeline stage (parallel/pipeline).
 enum class PipelineSchedule { k1F1B, kInterleaved, kZeroBubble };
 
 struct ParallelConfig {
-  int64_t data = 0;  // 0 until CheckWorld has given it the ranks left over
-  // Of these and what follows 0, none and empty stand for what was omitted,
-  // until the recipe is complete.
+  int64_t data = 0;  // if omitted, 0 until CheckWorld sets it
+  // Here and below, 0, nullopt and empty mean omitted until the recipe is
+  // complete.
   int64_t tensor = 0, context = 0;
   int64_t expert = 1;
   // Stages of the pipeline, the schedule, and chunks of each stage.
@@ -78,19 +79,19 @@ struct ParallelConfig {
   int64_t chunks = 0;
   std::vector<int64_t> layers;  // blocks by chunk; empty: cut by cost
   int64_t zero = 0;             // ZeRO stage, 0 or 1
-  // Whether tensor ranks have rows of their own between products that are cut;
-  // says nothing where there is one.
+  // Sequence parallelism: whether each tensor rank holds its own rows between
+  // the tensor-parallel products. No effect on a single tensor rank.
   std::optional<bool> sequence;
   std::vector<Axis> rank_order;  // every axis, the fastest first
   std::optional<bool> tensor_across_nodes;
 
   int64_t ranks() const { return data * tensor * context * pipeline * expert; }
-  // Chunks of all stages of the pipeline. Without one there is one, whatever
-  // schedule and chunks are.
+  // Chunks of all pipeline stages together; 1 without a pipeline, whatever
+  // `schedule` and `chunks` are.
   int64_t pieces() const { return pipeline > 1 ? pipeline * chunks : 1; }
 };
 
-// What backward makes again in place of keeping it: nothing; norms and
+// What backward recomputes instead of storing it: nothing; norms and
 // activations (Tape::OpRecord::remake); these, and each block from its input.
 enum class Recompute { kNone, kNormActivation, kBlock };
 
@@ -99,16 +100,16 @@ struct Stage {
   ShareSpec share;               // every part: none, unless given
   std::optional<int64_t> depth;  // blocks that it visits; none: all
   VisitPolicy visit = VisitPolicy::kFirst;
-  std::optional<GrowPolicy> grow;  // where it visits more; none: copy
+  std::optional<GrowPolicy> grow;  // if it visits more blocks; none: copy
   Until until;
-  // What becomes of optimizer state at the switch into the stage.
+  // How the switch into the stage converts the optimizer state.
   StatePolicy state = StatePolicy::kScale;
   int64_t calibration_batches = 8;  // of StatePolicy::kCalibrated
   int64_t warmup = 0;     // steps of re-warm-up after the switch into the stage
   double lr_scale = 1.0;  // times the scheduled learning rate
   // Weights of the sources by name, 0 where not named; empty: their own.
   std::map<std::string, double> blend;
-  // What this stage has otherwise than [data] and [run]; see Recipe's methods.
+  // Overrides of [data] and [run] for this stage; see Recipe's methods.
   std::optional<int64_t> batch;
   std::optional<int64_t> micro_batch;
   std::optional<Recompute> recompute;
@@ -124,9 +125,8 @@ struct StageMark {
   friend bool operator==(const StageMark&, const StageMark&) = default;
 };
 
-// When a run ends before its last step: after so many validations of its last
-// stage in a row, none of them by more than `delta` better than the best
-// before.
+// Early stopping: the run ends after `validations` validations of its last
+// stage in a row, none of which improves the best loss by more than `delta`.
 struct StopAfter {
   int64_t validations = 0;  // 0: never
   double delta = 0;         // nats
@@ -136,7 +136,7 @@ struct RunConfig {
   enum class Device { kAuto, kCpu, kCuda };
   int64_t seed = 1;
   Device device = Device::kAuto;
-  int64_t ranks_per_gpu = 1;               // of a machine, that may share one
+  int64_t ranks_per_gpu = 1;               // that may share a GPU
   DType precision = DType::kF32;           // of weights and activations
   MasterForm master = MasterForm::kWhole;  // of bf16 weights
   DType gradients = DType::kF32;           // of bf16 weights
@@ -149,7 +149,7 @@ struct RunConfig {
   int64_t validate_every = 250;     // steps; 0: only at the end
   int64_t checkpoint_every = 1000;  // steps; 0: only at switches and the end
   int64_t keep = 3;                 // newest checkpoints kept; 0: all
-  bool keep_best = false;           // the checkpoint that validates best, too
+  bool keep_best = false;           // the best-validated checkpoint, too
   StopAfter stop_after;
   int64_t probe_every = 0;   // steps; 0: only where a stage asks
   int64_t norms_every = 10;  // steps; 0: never
@@ -168,22 +168,22 @@ struct Recipe {
   RunConfig run;
   std::shared_ptr<const Positions> positions;  // null: not from a file
 
-  // Of a stage: sequences and tokens an optimizer step, sequences that a rank
-  // computes at once, and whether blocks are recomputed.
+  // For a stage: sequences and tokens per optimizer step, and sequences per
+  // micro-batch.
   int64_t Batch(size_t stage) const;
   int64_t StepTokens(size_t stage) const { return Batch(stage) * data.seq; }
   int64_t MicroBatch(size_t stage) const;
-  // Weights of data.Sources() in a stage, in their order; not all zero.
+  // Weights of data.Sources() in a stage, in that order; not all zero.
   std::vector<double> Weights(size_t stage) const;
   Recompute RecomputeOf(size_t stage) const;
-  // Blocks that a stage visits: how many; which, as SharingMap::visited.
+  // The number of blocks that a stage visits; the blocks, as
+  // SharingMap::visited.
   int64_t Depth(size_t stage) const;
   std::vector<int> Visited(size_t stage) const;
   // Steps between two probes of the gradient's agreement; 0: none.
   int64_t ProbeEvery(size_t stage) const;
 
-  // The step before which a stage that begins at `begin` has ended, at the
-  // latest.
+  // The step at which a stage that begins at `begin` ends at the latest.
   int64_t StageEnd(size_t stage, const StageMark& begin) const;
   // Where stages begin and end when none ends early. `stage` may be one past
   // the last: the end of the run.
@@ -199,30 +199,30 @@ struct Recipe {
   // CheckWorld.
   int64_t Accumulation(size_t stage) const;
 
-  // The recipe with a model of that vocabulary.
+  // The recipe with this vocabulary in its model.
   Recipe WithVocab(int64_t vocab) const;
 };
 
-// InvalidArgument, said of `subject`, with the place where `key` was given.
+// InvalidArgument about `subject`, with the position of `key`.
 absl::Status ErrorAt(const Recipe& recipe, std::string_view key,
                      std::string_view subject, std::string_view message);
 
-// How the ranks of a stage of a fitted recipe are arranged.
+// The mesh of a stage's ranks. The recipe is fitted (CheckWorld).
 Mesh MeshOf(const ParallelConfig& parallel);
-// Whether two stages of the same number of ranks have them arranged alike.
+// Whether two stages of the same number of ranks have the same mesh.
 bool SameMesh(const ParallelConfig& a, const ParallelConfig& b);
 
-// An error at a batch that is no multiple of data x micro_batch, as far as
-// these are given.
+// An error if a batch is not a multiple of data x micro_batch, as far as these
+// are given.
 absl::Status CheckBatch(const Recipe& recipe);
 
-// The recipe fitted to a number of ranks: an omitted parallel.data is the ranks
-// left over, an omitted run.micro_batch the largest divisor of batch / data, at
-// most 8, that leaves a pipeline micro-batches enough, and an interleaved one a
-// multiple of its ranks. An error points at the key that does not fit, and says
-// what to do where the ranks are there, or only thought of (`planned`). Stages
-// before `first` are over: their layouts stay as they are, fit or not, an
-// omitted parallel.data as 1.
+// The recipe fitted to a number of ranks. An omitted parallel.data becomes the
+// number of ranks left over. An omitted run.micro_batch becomes the largest
+// divisor of batch / data, at most 8, that leaves a pipeline enough
+// micro-batches, and an interleaved pipeline a multiple of its ranks. An error
+// points at the key that does not fit and suggests a fix, for started ranks or
+// for a plan (`planned`). Stages before `first` are over: their layouts stay as
+// they are, whether they fit or not, and an omitted parallel.data becomes 1.
 absl::StatusOr<Recipe> CheckWorld(const Recipe& recipe, int64_t world_size,
                                   bool planned = false, size_t first = 0);
 

@@ -134,8 +134,8 @@ std::vector<Difference> DiffRecipes(const Recipe& before, const Recipe& after) {
 absl::Status CheckResume(const Recipe& saved, const Recipe& now) {
   std::string message;
   for (const Difference& d : DiffRecipes(saved, now)) {
-    // A stage more or less is not a change of one: what the run has done so far
-    // is checked against the checkpoint itself.
+    // Adding or removing a stage changes no fixed key: the finished stages are
+    // checked against the checkpoint itself.
     const bool stage = d.key.starts_with("stage[");
     if (!d.fixed || (stage && (d.before.empty() || d.after.empty()))) continue;
     std::string place;

@@ -1,12 +1,11 @@
 // Recipes from and to TOML.
 //
-// Reading is strict and tells everything that is wrong at once, a line for each
-// problem, with file:line:column and, for a key that is not known, the nearest
-// one that is:
+// Reading is strict and reports all problems at once: a line for each, with
+// file:line:column and, for an unknown key, the nearest known one:
 //
 //   gpt.toml:7:1: model.head: unknown key; did you mean 'heads'?
 //
-// All errors are InvalidArgument, but NotFound for a file that is not there.
+// A missing file is NotFound; all other errors are InvalidArgument.
 #pragma once
 
 #include <string>
@@ -20,8 +19,8 @@
 
 namespace delink {
 
-// The recipe in `path`, changed by `sets` ("optimizer.lr=3e-4", in order), with
-// everything resolved that needs neither the corpus (model.vocab) nor the
+// The recipe in `path`, changed by `sets` ("optimizer.lr=3e-4", in order).
+// Everything is resolved except what needs the corpus (model.vocab) or the
 // number of ranks (CheckWorld). Paths in it are relative to its folder.
 absl::StatusOr<Recipe> ReadRecipe(const std::string& path,
                                   const std::vector<std::string>& sets,
@@ -40,14 +39,14 @@ std::string ToToml(const Recipe& recipe);
 
 struct Difference {
   std::string key;     // "optimizer.lr"
-  std::string before;  // TOML; empty where the key is not there
+  std::string before;  // TOML; empty if the key is absent
   std::string after;
   bool fixed = false;  // it may not change when a run resumes
 };
 
 std::vector<Difference> DiffRecipes(const Recipe& before, const Recipe& after);
 
-// Whether a run saved with `saved` may go on with `now`: an error lists every
+// Whether a run saved with `saved` may resume with `now`. An error lists every
 // fixed key that differs. Resolve model.vocab in both first.
 absl::Status CheckResume(const Recipe& saved, const Recipe& now);
 

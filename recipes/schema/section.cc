@@ -38,7 +38,7 @@ Field MakeField(std::string_view name, std::string type, const AnyKey& key) {
   return field;
 }
 
-// What a number is held against, and how to say it.
+// The range of a number, and its text.
 struct Range {
   std::optional<double> min, above, max, below;
 
@@ -75,7 +75,7 @@ std::string RangeText(const IntKey& key) {
   return key.max ? absl::StrCat("at most ", *key.max) : "";
 }
 
-// For the page of all keys, where a limit far above any use is only noise.
+// For docs/recipe.md, which leaves out limits far above any use.
 std::string ShownRange(IntKey key) {
   if (key.max && *key.max >= (1 << 20)) key.max.reset();
   return RangeText(key);

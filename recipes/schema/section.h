@@ -1,9 +1,9 @@
 // One description of each key of a recipe: its name, type, default, range and
 // meaning. Reading, the saved resolved recipe, the comparison of two recipes
-// and docs/recipe.md all come from it.
+// and docs/recipe.md all use it.
 //
-// A struct describes itself to a Section, which may be reading a file into it,
-// writing it out or documenting it:
+// A struct describes itself to a Section. The section reads a file into the
+// struct, writes it out or documents it:
 //
 //   void Describe(Section& s) {
 //     s.Int("heads", &heads, {.doc = "attention heads", .min = 1});
@@ -14,10 +14,10 @@
 //     if (heads % kv_heads != 0) s.Error("kv_heads", "does not divide heads");
 //   }
 //
-// What the member holds before is the default. `when_omitted` says in words
-// what a key that is not given means; the member is then 0 or "", which a
-// person cannot write, until the description or a later step resolves it.
-// `fixed` marks what may not change when a run resumes.
+// The member's initial value is the default. `when_omitted` says in words what
+// an omitted key means. The member of such a key is 0 or "", which no recipe
+// may give, until the description or a later step resolves it. `fixed` marks a
+// key that may not change when a run resumes.
 #pragma once
 
 #include <cstddef>
@@ -62,8 +62,8 @@ struct FloatKey {
 };
 
 // The values of an enum, numbered from 0, that have a word in recipes. `word`
-// is a switch without a default, so that -Werror=switch, by which we compile,
-// refuses a value that was forgotten; "" is what no recipe may ask for:
+// is a switch without a default, so that -Werror=switch reports a forgotten
+// value. "" marks a value that no recipe may give:
 //
 //   std::string_view Word(Gate gate) {
 //     switch (gate) {
@@ -88,8 +88,8 @@ std::vector<E> ValuesOf(std::string_view (*word)(E)) {
 
 struct TableKey {
   std::string_view doc;
-  bool fixed = false;  // every key in it is
-  // What to give where a value was given in place of a table.
+  bool fixed = false;  // applies to every key in it
+  // Suggested if a value was given instead of a table.
   std::string_view instead = {};
 };
 
@@ -106,12 +106,12 @@ class Section {
   void Bool(std::string_view name, bool* value, const Key& key);
   void Bool(std::string_view name, std::optional<bool>* value, const Key& key);
   void String(std::string_view name, std::string* value, const Key& key);
-  // Read relative to the recipe's folder, kept absolute.
+  // Read relative to the recipe's folder, stored as absolute.
   void Path(std::string_view name, std::string* value, const Key& key);
-  // A list of any length. Left out where it is empty.
+  // A list of any length. An empty list is not written.
   void Ints(std::string_view name, std::vector<int64_t>* value,
             const IntKey& key);
-  // A list of `size` numbers. Left out where it is empty.
+  // A list of `size` numbers. An empty list is not written.
   void Floats(std::string_view name, std::vector<double>* value,
               const FloatKey& key);
   template <typename E>
@@ -124,12 +124,12 @@ class Section {
             std::string_view (*word)(std::type_identity_t<E>), const Key& key) {
     EnumOf<E>(name, value, *value, word, key);
   }
-  // A key of a type of its own.
+  // A key of a custom type.
   void Custom(const schema::Field& field) { Visit(field); }
 
   virtual void SubTable(std::string_view name, const TableKey& key,
                         const std::function<void(Section&)>& describe) = 0;
-  // [[name]]: a list of tables. Without any the vector stays as it is.
+  // [[name]]: a list of tables. If none is given, the vector is unchanged.
   template <typename T>
   void SubTables(std::string_view name, const TableKey& key,
                  std::vector<T>* items,
@@ -141,14 +141,14 @@ class Section {
          .describe = [=](size_t i, Section& s) { describe(s, (*items)[i]); }});
   }
 
-  // Whether a recipe is being read and all of this section so far was right:
-  // then omitted values may be resolved, and keys compared with each other.
+  // Whether a recipe is being read and this section has had no error so far.
+  // Only then may a description resolve omitted values and compare keys.
   virtual bool complete() const = 0;
-  // Whether a recipe is being read that gives this key of the section.
+  // Whether a recipe is being read and gives this key of the section.
   virtual bool Has(std::string_view) const { return false; }
-  // Reports what is wrong with a key of this section ("until.fraction").
+  // Reports an error of a key of this section ("until.fraction").
   virtual void Error(std::string_view key, std::string_view message) = 0;
-  // Keys that nothing describes are let pass: what decides them was wrong.
+  // Ignores unknown keys, because the key that determines them was wrong.
   virtual void LetUnknownKeysPass() {}
 
  protected:

@@ -1,7 +1,8 @@
 #include "recipes/schema/toml.h"
 
-// The library asserts what a file can break ("[[["), and under NDEBUG tells the
-// compiler to assume it. Without either the same places report an error.
+// The library asserts conditions that a file can violate ("[[["), and under
+// NDEBUG tells the compiler to assume them. With neither, it reports an error
+// there.
 #pragma push_macro("NDEBUG")
 #undef NDEBUG
 #define TOML_ASSERT(condition) static_assert(true)
@@ -27,7 +28,7 @@ Source At(const toml::source_region& region, std::string_view origin) {
           static_cast<int>(region.begin.column)};
 }
 
-// The library's tree to ours.
+// Converts the library's tree to ours.
 class Converter {
  public:
   explicit Converter(std::string_view origin) : origin_(origin) {}
@@ -63,7 +64,7 @@ class Converter {
     return Value(DateTime{text.str()}, source);
   }
 
-  // The first value that lies deeper than any key does.
+  // The first value nested deeper than any key.
   const std::optional<Source>& too_deep() const { return too_deep_; }
 
  private:
@@ -138,7 +139,7 @@ Value ParseSetValue(std::string_view text, const Source& source) {
   if (LineOfTooManyDots(text) > 0) return Value(std::string(text), source);
   const std::string line = absl::StrFormat("x = %s", text);
   const toml::parse_result result = toml::parse(line);
-  // A value with a line break in it could bring keys of its own.
+  // A value with a line break could add other keys.
   if (result && result.table().size() == 1) {
     Converter converter(source.origin);
     Value value = converter.Convert(*result.table().get("x"));

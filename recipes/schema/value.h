@@ -1,4 +1,4 @@
-// A TOML value as plain data that remembers where it was written.
+// A TOML value as plain data, with its position in the source.
 //
 // The schema works on this tree, so that the TOML library stays behind
 // recipes/schema/toml.h.
@@ -23,7 +23,7 @@ struct Source {
   std::string ToString() const;
 };
 
-// A date or time, which no key takes; as written.
+// A date or time, as written. No key takes one.
 struct DateTime {
   std::string text;
 };

@@ -1,4 +1,4 @@
-// A Section that writes out what describes itself, key by key.
+// A Section that writes out a struct, key by key.
 #pragma once
 
 #include <functional>
@@ -20,8 +20,8 @@ struct Entry {
   std::string key() const { return section + "." + name; }
 };
 
-// Appends to `entries`, which outlives it. The document's own writer has no
-// arguments besides; sections of it are made by SubTable.
+// Appends to `entries`, which outlives the writer. Construct it for the
+// document; SubTable creates the writers of sections.
 class Writer final : public Section {
  public:
   explicit Writer(std::vector<Entry>* entries) : entries_(entries) {}
@@ -38,11 +38,11 @@ class Writer final : public Section {
 
  private:
   std::vector<Entry>* entries_;
-  Entry place_;         // what entries made here begin with
+  Entry place_;         // entries made here start as a copy of it
   std::string prefix_;  // "parallel.", inside a section
 };
 
-// The document: a header wherever the section changes.
+// The document, with a header wherever the section changes.
 std::string ToToml(const std::vector<Entry>& entries);
 
 }  // namespace delink::schema
