@@ -96,8 +96,8 @@ absl::Status CheckChange(const OfflineDelinkOptions& options,
   }
   if (SameSharing(saved, saved.sharing(), change.sharing)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        saved.path(), ": there is nothing to cut: it shares as '",
-        ToString(share), "' already; name another --share or checkpoint"));
+        saved.path(), ": there is nothing to cut: its sharing is already '",
+        ToString(share), "'; give another --share or checkpoint"));
   }
   return absl::OkStatus();
 }
@@ -229,8 +229,8 @@ absl::StatusOr<std::string> WriteDelinked(
 absl::StatusOr<OfflineDelinkReport> OfflineDelink(
     const OfflineDelinkOptions& options, const ModelList& models) {
   if (PathExists(options.out)) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        options.out, ": is there already; name a folder that is not"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(options.out, ": already exists; choose another folder"));
   }
   const std::unique_ptr<Communicator> comm =
       std::make_unique<SelfCommunicator>();

@@ -88,7 +88,7 @@ TEST(OutputFolder, OneFileOfItMayBeAllThatIsWanted) {
 TEST(OutputFolder, WhatIsThereStays) {
   const TempDir dir;
   ASSERT_TRUE(MakeDirectories(dir / "there").ok());
-  EXPECT_THAT(Refused(dir / "there"), HasSubstr("is there already"));
+  EXPECT_THAT(Refused(dir / "there"), HasSubstr("already exists"));
   // Of somebody else.
   ASSERT_TRUE(MakeDirectories(dir / "out.tmp").ok());
   ASSERT_TRUE(WriteFile(dir / "out.tmp/thesis", "years of work").ok());
