@@ -128,7 +128,7 @@ int64_t ReadWindow(ConfigReader& theirs, const Traits& family, int64_t layers) {
   if (!sliding && !full) {
     theirs.Error("layer_types",
                  "is not the same for all layers, but all layers of Delink's "
-                 "models have one window");
+                 "models have the same window");
   }
   if (family.window == Window::kNone) return 0;
   int64_t window = 0;
@@ -144,7 +144,7 @@ int64_t ReadWindow(ConfigReader& theirs, const Traits& family, int64_t layers) {
     theirs.Error("max_window_layers",
                  absl::StrCat("is ", first, " of ", layers,
                               " layers, so only some have a window, but all "
-                              "layers of Delink's models have the same"));
+                              "layers of Delink's models have the same one"));
   }
   return first == 0 ? window : 0;
 }

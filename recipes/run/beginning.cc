@@ -105,7 +105,7 @@ absl::Status Beginning::CheckResume(const ModelList& models, bool first,
   if (stage >= recipe.stages.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(checkpoint_, ": was saved in stage[", stage,
-                     "], but the recipe ", "has ", recipe.stages.size(),
+                     "], but the recipe has ", recipe.stages.size(),
                      " stage(s); add the stages that the run has completed"));
   }
   absl::StatusOr<Blend> blend =

@@ -94,9 +94,8 @@ class Room {
         "out of host memory: stage ", env_.recipe->stages[stage_].name,
         most > needed ? ", with the stage before it at the switch," : "",
         " needs ", FormatBytes(most),
-        " for all ranks of this machine, which "
-        "has ",
-        FormatBytes(there), "; keep more on the device (stage.offload)"));
+        " for all ranks of this machine, which has ", FormatBytes(there),
+        "; keep more on the device (stage.offload)"));
   }
 
  private:

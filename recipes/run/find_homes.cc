@@ -203,7 +203,7 @@ absl::Status TooLarge(const RunEnv& env, size_t index, const Tried& tried,
                    absl::StrCat(budget,
                                 ", but even with everything host-resident that "
                                 "can be, a rank takes ",
-                                taken, " of its device, ",
+                                taken, " of its device's memory, ",
                                 FormatBytes(cost.device - *rules.device),
                                 " too much; ", DeviceKnobs(recipe, index)));
   }

@@ -91,8 +91,8 @@ absl::Status CheckChange(const OfflineDelinkOptions& options,
   if (options.grow && depth == saved.sharing().VisitedOf(blocks).size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(saved.path(), ": has ", depth,
-                     " blocks already, so nothing grows; "
-                     "leave --grow out, or give a --depth"));
+                     " blocks already, so none are added; leave --grow out, or "
+                     "give a --depth"));
   }
   if (SameSharing(saved, saved.sharing(), change.sharing)) {
     return absl::InvalidArgumentError(absl::StrCat(

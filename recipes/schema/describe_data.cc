@@ -85,8 +85,8 @@ void DescribeData(Section& s, DataConfig& data) {
   for (const char* key : {"train", "validation"}) {
     if (s.Has("source") && s.Has(key)) {
       s.Error(key,
-              "the recipe has [[data.source]] tables, and each of them has "
-              "this key; leave this one out");
+              "the recipe has [[data.source]] tables; set this key in them and "
+              "leave it out here");
     }
   }
 }

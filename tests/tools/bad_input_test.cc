@@ -74,7 +74,7 @@ TEST_F(BadInput, Depths) {
       ExpectRefused({"delink", pseudo, Path("never"), "--grow", "copy"}, pseudo)
           .err,
       "error: " + pseudo +
-          ": has 4 blocks already, so nothing grows; leave --grow out, "
+          ": has 4 blocks already, so none are added; leave --grow out, "
           "or give a --depth\n");
   ExpectRefused({"delink", pseudo, Path("never"), "--depth", "5"},
                 ": the model has 4 blocks, fewer than --depth 5");

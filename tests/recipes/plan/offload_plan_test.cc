@@ -174,7 +174,7 @@ TEST_F(PlanOfOffload, SaysWhatWasLeftOpen) {
   EXPECT_THAT(fixed,
               AllOf(HasSubstr("auto: all \"auto\" planes device-resident, "
                               "the host updates 50%, those needed last, "),
-                    HasSubstr("where the device updates all "),
+                    HasSubstr("if the device updates everything "),
                     Not(HasSubstr("; with all"))));
   // Gradients go, and state stays as it is said.
   const std::string state = "state=\"device\"";
@@ -245,11 +245,11 @@ TEST_F(PlanOfOffload, UpdatesWhereItIsSooner) {
   EXPECT_THAT(ToText(slow_bus, false),
               AllOf(HasSubstr("bound by the bus to the "),
                     HasSubstr("rates: measured, in "),
-                    HasSubstr("where the device updates")));
+                    HasSubstr("if the device updates")));
   Keep(1e12, 1e6);
   const RunPlan slow_memory = Good({}, offload);
   EXPECT_EQ(slow_memory.stages[1].offload->found->place.host_updates, 0);
-  EXPECT_THAT(ToText(slow_memory, false), HasSubstr("where the host does"));
+  EXPECT_THAT(ToText(slow_memory, false), HasSubstr("if the host does"));
   const RunPlan told = Good({}, "update=\"host\"");
   EXPECT_THAT(ToText(told, false), HasSubstr("bound by the host's updates"));
   // Of what keys say only the update is open.

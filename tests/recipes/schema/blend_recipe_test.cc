@@ -134,11 +134,11 @@ TEST(BlendRecipe, ProblemsAreSaidAtTheirPlace) {
             "gpt.toml:17:1: data.source[1].train: is the corpus of source "
             "'web' already; raise the weight of that source instead");
   EXPECT_EQ(ErrorOf(Blended("batch = 8", "batch = 8\ntrain = \"x\"")),
-            "gpt.toml:10:1: data.train: the recipe has [[data.source]] tables, "
-            "and each of them has this key; leave this one out");
+            "gpt.toml:10:1: data.train: the recipe has [[data.source]] tables; "
+            "set this key in them and leave it out here");
   EXPECT_EQ(ErrorOf(Blended("batch = 8", "batch = 8\nvalidation = \"x\"")),
             "gpt.toml:10:1: data.validation: the recipe has [[data.source]] "
-            "tables, and each of them has this key; leave this one out");
+            "tables; set this key in them and leave it out here");
 }
 
 TEST(BlendRecipe, ProblemsOfAStagesBlend) {
