@@ -28,30 +28,30 @@ absl::Status CheckWay(const ConvertOptions& options, ModelForm from,
                       ModelForm to) {
   if (from == to) {
     return absl::InvalidArgumentError(absl::StrCat(
-        options.in, ": is of the form '", std::string(ToString(from)),
-        "' already; leave --to out, or name another"));
+        options.in, ": is already of the form '", std::string(ToString(from)),
+        "'; leave --to out, or give another form"));
   }
   if (from != ModelForm::kDelink && to != ModelForm::kDelink) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(options.in, ": goes from '", std::string(ToString(from)),
-                     "' to '", std::string(ToString(to)),
-                     "' by way of a checkpoint; convert it --to delink first"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        options.in, ": cannot be converted from '", std::string(ToString(from)),
+        "' to '", std::string(ToString(to)),
+        "' directly; convert it to a checkpoint first, with --to delink"));
   }
   if (to != ModelForm::kHuggingFace &&
       (options.shard_bytes || options.threads)) {
     const std::string given =
         options.shard_bytes ? "--shard-size" : "--threads";
-    return absl::InvalidArgumentError(absl::StrCat(
-        options.out, ": would be of the form '", std::string(ToString(to)),
-        "', of which ", given,
-        " says nothing: it is for folders of Hugging Face; leave it out"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.out, ": the form '", std::string(ToString(to)),
+                     "' does not use ", given,
+                     ", which is for Hugging Face folders only; leave it out"));
   }
   if (to == ModelForm::kDelink &&
       options.dtype.value_or(Type::kF32) != Type::kF32) {
     return absl::InvalidArgumentError(
         absl::StrCat(options.in,
-                     ": would be a checkpoint, whose weights are fp32 whatever "
-                     "a run computes with; leave --dtype out"));
+                     ": becomes a checkpoint, which always stores fp32 "
+                     "weights; leave --dtype out"));
   }
   return absl::OkStatus();
 }

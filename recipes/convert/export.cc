@@ -75,8 +75,8 @@ absl::StatusOr<SmallFiles> MakeSmallFiles(const SavedModel& saved,
   }
   if (tokenizer.files.empty()) {
     notes.push_back(
-        "the checkpoint has ids without a tokenizer: nothing says what text "
-        "they are of");
+        "the checkpoint has only token ids and no tokenizer, so the exported "
+        "model has none");
     // If a model was imported without a tokenizer and the id that ends
     // documents is the last one, IdsTokenizer may have assumed it.
     const int64_t last = saved.recipe().model->vocab - 1;
@@ -266,8 +266,8 @@ absl::StatusOr<ExportReport> ExportUnread(const ExportOptions& options,
 absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
                                                const ModelList& models) {
   if (PathExists(options.out)) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        options.out, ": is there already; name a folder that is not"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(options.out, ": already exists; choose another folder"));
   }
   if (!options.dry_run) {
     absl::StatusOr<ExportReport> report = ExportUnread(options, models);

@@ -42,12 +42,11 @@ absl::Status ChooseFamily(const std::string& path, const ModelConfig& config,
   }
   if (reasons.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": no family of Hugging Face is known for models of kind '", kind,
-        "'; a program of one's own gives it one by AddFamily "
-        "(docs/convert.md)"));
+        path, ": no Hugging Face family is known for models of kind '", kind,
+        "'; your own program can add one with AddFamily (docs/convert.md)"));
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      path, ": no family of Hugging Face has this model:", reasons));
+      path, ": no Hugging Face family can express this model:", reasons));
 }
 
 // The tensor of the checkpoint that is `decl` of a model of the visited blocks

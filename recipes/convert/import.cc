@@ -41,7 +41,7 @@ std::unique_ptr<Tokenizer> TokenizerOf(const ModelFolder& folder,
                                     " tokens, the model ", vocab)
                      : std::string(tokenizer.status().message());
   report.notes.push_back(absl::StrCat(
-      why, "; the checkpoint takes and gives ids in place of text"));
+      why, "; the checkpoint reads and writes token ids instead of text"));
   return IdsTokenizer(vocab, folder.end_of_text);
 }
 
@@ -59,7 +59,7 @@ CheckpointFiles FilesOf(const ModelFolder& folder, ImportReport& report) {
     }
   }
   report.notes.push_back(
-      absl::StrCat(path, ": is no JSON object, and does not come along"));
+      absl::StrCat(path, ": is no JSON object, so it is not copied"));
   return {};
 }
 
@@ -121,7 +121,7 @@ std::string ToString(const ImportReport& r) {
   std::string text = absl::StrCat(
       r.written ? "converted " : "would convert ", r.from, "\n",
       r.written ? "       to " : "           to ", r.to, ": ", r.kind, " (",
-      r.family, "), weights alone\n", r.tensors.size(), " tensors, ",
+      r.family, "), weights only\n", r.tensors.size(), " tensors, ",
       FormatCount(static_cast<double>(r.parameters)), " parameters, ",
       FormatBytes(r.bytes), "\n");
   for (const std::string& note : r.notes) absl::StrAppend(&text, note, "\n");

@@ -103,10 +103,10 @@ absl::StatusOr<ImportReport> ImportLlmC(const ImportOptions& options,
     report.parameters += tensor.count;
     report.bytes += report.tensors.back().bytes;
   }
-  report.notes.push_back(absl::StrCat(
-      options.in,
-      ": has no tokenizer; the checkpoint takes and gives ids in place of "
-      "text"));
+  report.notes.push_back(
+      absl::StrCat(options.in,
+                   ": has no tokenizer; the checkpoint reads and writes token "
+                   "ids instead of text"));
   const std::unique_ptr<Tokenizer> tokenizer = IdsTokenizer(config.vocab);
   DELINK_RETURN_IF_ERROR(WriteImport(options,
                                      {.path = options.in,
@@ -122,8 +122,8 @@ absl::StatusOr<ImportReport> ImportLlmC(const ImportOptions& options,
 absl::StatusOr<ExportReport> ExportLlmC(const ExportOptions& options,
                                         const ModelList& models) {
   if (PathExists(options.out)) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        options.out, ": is there already; name a file that is not"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(options.out, ": already exists; choose another file"));
   }
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
                           OpenSaved(options.in, models, options.threads));

@@ -48,17 +48,17 @@ absl::StatusOr<Header> ReadHeader(const RandomAccessFile& file) {
     DELINK_RETURN_IF_ERROR(file.Read(0, kHeaderBytes, numbers));
   }
   if (numbers[0] != kMagic) {
-    return BadModel(file.path(),
-                    "is no model file of llm.c, which begins with the number "
-                    "20240326; name one that train_gpt2.py or train_gpt2cu "
-                    "has written");
+    return BadModel(
+        file.path(),
+        "is no model file of llm.c: such a file begins with the number "
+        "20240326; give a file that train_gpt2.py or train_gpt2cu wrote");
   }
   if (numbers[1] != kVersionF32 && numbers[1] != kVersionBF16) {
     return BadModel(
         file.path(),
-        absl::StrCat("is of version ", numbers[1],
-                     ", of which only 3 (fp32) and 5 (bf16) are read; write it "
-                     "with today's train_gpt2.py"));
+        absl::StrCat("has version ", numbers[1],
+                     ", but only 3 (fp32) and 5 (bf16) can be read; write it "
+                     "again with the current train_gpt2.py"));
   }
   Header h{.type = numbers[1] == kVersionF32 ? Type::kF32 : Type::kBF16,
            .max_seq = numbers[2],
@@ -73,10 +73,10 @@ absl::StatusOr<Header> ReadHeader(const RandomAccessFile& file) {
       h.layers > kMostLayers || Size(h) > 1e18) {
     return BadModel(
         file.path(),
-        absl::StrCat("says that it has ", h.max_seq, " positions, ", h.vocab,
+        absl::StrCat("has a header of ", h.max_seq, " positions, ", h.vocab,
                      " tokens in ", h.rows, " rows, ", h.layers, " layers, ",
                      h.heads, " heads and a width of ", h.dim,
-                     ", which no model has; the file is damaged: fetch it or "
+                     ", which is impossible; the file is damaged: fetch it or "
                      "make it again"));
   }
   return h;
@@ -157,21 +157,22 @@ absl::StatusOr<Header> HeaderOf(const std::string& path,
   const auto* const ours = dynamic_cast<const GptConfig*>(&config);
   demand(ours != nullptr,
          absl::StrCat("model.kind is ", std::string(config.kind()),
-                      "; llm.c has GPT-2, our gpt"));
+                      "; llm.c stores only GPT-2, which is kind gpt"));
   demand(type == Type::kF32 || type == Type::kBF16,
          absl::StrCat("llm.c has no ", std::string(ToString(type)),
                       "; give --dtype fp32 or bf16"));
   if (ours != nullptr) {
     const GptConfig& c = *ours;
-    demand(c.kv_heads == c.heads,
-           "model.kv_heads: llm.c's GPT-2 has as many as heads");
+    demand(
+        c.kv_heads == c.heads,
+        "model.kv_heads: llm.c's GPT-2 has as many key/value heads as heads");
     demand(c.norm == NormKind::kLayerNorm,
            "model.norm: llm.c's GPT-2 has layer norms");
     demand(c.norm_eps == 1e-5, "model.norm_eps: llm.c's GPT-2 has 1e-5");
     demand(c.bias, "model.bias: llm.c's GPT-2 has biases");
     demand(c.activation == GeluForm::kTanh,
            "model.activation: llm.c's GPT-2 has gelu_tanh");
-    demand(c.tied, "model.tied: the head of llm.c's GPT-2 is its embedding");
+    demand(c.tied, "model.tied: llm.c's GPT-2 ties the head to the embedding");
     demand(c.ffn == 4 * c.dim, "model.ffn: llm.c's GPT-2 has 4 x dim");
   }
   if (!problems.empty()) return absl::InvalidArgumentError(problems);

@@ -18,7 +18,7 @@ constexpr char kLock[] = "lock";  // FolderLock's
 
 absl::Status IsThere(const std::string& out) {
   return absl::AlreadyExistsError(
-      absl::StrCat(out, ": is there already; name another"));
+      absl::StrCat(out, ": already exists; choose another folder"));
 }
 
 // Checks that OUT.tmp is missing, empty or interrupted work.
@@ -36,7 +36,7 @@ absl::Status CheckLeft(const std::string& path) {
   }
   return absl::AlreadyExistsError(
       absl::StrCat(path,
-                   ": is there, but is no conversion that was cut short; "
+                   ": exists, but is not an interrupted conversion; "
                    "remove it, or name another folder"));
 }
 

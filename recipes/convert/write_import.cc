@@ -120,7 +120,7 @@ std::string OriginOf(const ImportedModel& model) {
 absl::Status CheckImportOut(const std::string& out) {
   if (!PathExists(out)) return absl::OkStatus();
   return absl::AlreadyExistsError(
-      absl::StrCat(out, ": is there already; name a folder that is not"));
+      absl::StrCat(out, ": already exists; choose another folder"));
 }
 
 std::unique_ptr<Tokenizer> IdsTokenizer(int64_t vocab, int32_t end) {

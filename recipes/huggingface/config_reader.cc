@@ -257,8 +257,8 @@ absl::Status ConfigReader::Finish() {
     if (IsEmpty(value) || known(key)) continue;
     problems.push_back(absl::StrCat(
         state_->name, ": ", state_->prefix, key, ": is ", Shown(value),
-        ", and Delink does not know what that does in a model of this family; "
-        "where it changes nothing that the model computes, take it out"));
+        ", but Delink does not know this key in a model of this family; if it "
+        "does not change what the model computes, remove it"));
   }
   for (auto& [key, table] : state_->tables) {
     const absl::Status status = table->Finish();

@@ -76,9 +76,9 @@ class Matcher {
   void Missing(const Piece& piece) {
     const bool head = piece.name == "lm_head.weight";
     Note(piece.name,
-         absl::StrCat("is missing, the model's is ", ShapeText(piece.shape),
-                      head ? "; where the head is the embedding, "
-                             "tie_word_embeddings in config.json is true"
+         absl::StrCat("is missing; the model needs ", ShapeText(piece.shape),
+                      head ? "; if the embedding is also the head, set "
+                             "tie_word_embeddings in config.json to true"
                            : ""));
   }
 
@@ -125,11 +125,11 @@ absl::Status CheckTied(const std::vector<Piece>& pieces,
     const From& like = embedding->from[i];
     DELINK_ASSIGN_OR_RETURN(const bool same, SameValues(*head, like.tensor));
     if (same) continue;
-    matcher.Note(pieces[i].name,
-                 absl::StrCat("is not ", like.piece.name,
-                              ", though config.json ties the two; set "
-                              "tie_word_embeddings to false where the head is "
-                              "the model's own"));
+    matcher.Note(
+        pieces[i].name,
+        absl::StrCat("is not ", like.piece.name,
+                     ", but config.json ties the two; if the head has weights "
+                     "of its own, set tie_word_embeddings to false"));
   }
   return absl::OkStatus();
 }

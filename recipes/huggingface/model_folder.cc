@@ -40,22 +40,22 @@ absl::Status CheckFiles(const std::string& path) {
   if (!IsDirectory(path)) {
     return absl::NotFoundError(
         absl::StrCat(path,
-                     ": is no folder; name that of a Hugging Face model, "
-                     "with its config.json"));
+                     ": is not a folder; give the folder of a Hugging Face "
+                     "model, which has a config.json"));
   }
   if (!Has(path, kConfigName)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        path,
-        ": has no config.json, which says what the model is; put the "
-        "model's own beside its weights"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path,
+                     ": has no config.json, which describes the model; put the "
+                     "model's config.json beside its weights"));
   }
   if (HasSafetensors(path)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       path, ": has neither ", safetensors::kSingleName, " nor ",
       safetensors::kIndexName,
       HasOldForm(path)
-          ? "; weights in pytorch_model.bin are read by torch alone: load "
-            "the model in transformers and save it by save_pretrained"
+          ? "; only torch can read pytorch_model.bin: load the model in "
+            "transformers and save it with save_pretrained"
           : "; fetch the model's weights as safetensors"));
 }
 
@@ -64,7 +64,7 @@ absl::Status CheckConfigSize(const std::string& name) {
   DELINK_ASSIGN_OR_RETURN(const int64_t size, FileSize(name));
   if (size <= kLargest) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      name, ": is larger than 1 MiB, which no config is; fetch it again"));
+      name, ": is larger than 1 MiB, too large for a config; fetch it again"));
 }
 
 absl::StatusOr<nlohmann::json> ReadConfig(const std::string& name) {
@@ -90,13 +90,11 @@ absl::StatusOr<const Family*> FindFamily(
     if (named && *type == family->model_type) return family;
     known.push_back(family->model_type);
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, ": model_type ",
-                   named ? absl::StrCat("is ", JsonText(*type),
-                                        ", a family that is not "
-                                        "known")
-                         : std::string("is missing"),
-                   "; these are: ", absl::StrJoin(known, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      name, ": model_type ",
+      named ? absl::StrCat("is ", JsonText(*type), ", an unknown family")
+            : std::string("is missing"),
+      "; known families: ", absl::StrJoin(known, ", ")));
 }
 
 int32_t EndOfText(const nlohmann::json& config, int64_t vocab) {
@@ -126,13 +124,12 @@ absl::StatusOr<ModelFolder> OpenModelFolder(
                           FindFamily(name, json, families));
   ConfigReader reader(name, json);
   std::unique_ptr<ModelConfig> config = family->read(reader);
-  reader.MustBe("is_encoder_decoder", false, "our models have one half only");
-  reader.MustBe("is_causal", true,
-                "a token of our models sees none that follow it");
+  reader.MustBe("is_encoder_decoder", false, "Delink's models have no encoder");
+  reader.MustBe("is_causal", true, "attention in Delink's models is causal");
   if (reader.Has("quantization_config")) {
-    reader.Error("quantization_config",
-                 "the weights are quantised; take the model in bf16, fp16 or "
-                 "fp32");
+    reader.Error(
+        "quantization_config",
+        "the weights are quantised; give the model in bf16, fp16 or fp32");
     reader.PassOver("quantization_config");
   }
   DELINK_RETURN_IF_ERROR(reader.Finish());
@@ -143,8 +140,8 @@ absl::StatusOr<ModelFolder> OpenModelFolder(
   if (config->layers > static_cast<int64_t>(tensors.tensors().size())) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, ": has ", config->layers, " layers, but ", path,
-                     " has no more than ", tensors.tensors().size(),
-                     " tensors; the two are not of one model"));
+                     " has only ", tensors.tensors().size(),
+                     " tensors; config and weights are of different models"));
   }
   const int32_t end = EndOfText(json, config->vocab);
   return ModelFolder{.path = path,

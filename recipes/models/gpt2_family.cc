@@ -20,10 +20,10 @@ void ReadActivation(ConfigReader& theirs, GptConfig& ours) {
   } else if (name == "gelu") {
     ours.activation = GeluForm::kErf;
   } else {
-    theirs.Error("activation_function",
-                 absl::StrCat("is ", name,
-                              ": our MLP has gelu_new, gelu_pytorch_tanh or "
-                              "gelu"));
+    theirs.Error(
+        "activation_function",
+        absl::StrCat("is ", name,
+                     ": Delink's MLP has gelu_new, gelu_pytorch_tanh or gelu"));
   }
 }
 
@@ -42,11 +42,11 @@ std::unique_ptr<ModelConfig> Read(ConfigReader& theirs) {
   ours->dropout = theirs.Float("resid_pdrop", 0.1);
   ours->init_std = theirs.Float("initializer_range", 0.02);
   theirs.MustBe("scale_attn_weights", true,
-                "our attention is scaled by 1 / sqrt(head_dim)");
+                "Delink scales attention by 1 / sqrt(head_dim)");
   theirs.MustBe("scale_attn_by_inverse_layer_idx", false,
-                "our attention is scaled alike in all layers");
+                "Delink scales attention equally in all layers");
   theirs.MustBe("add_cross_attention", false,
-                "our blocks have no attention to another model");
+                "Delink's blocks have no cross-attention");
   for (const char* key :
        {"n_ctx", "embd_pdrop", "attn_pdrop", "reorder_and_upcast_attn",
         "summary_type", "summary_use_proj", "summary_activation",

@@ -70,7 +70,7 @@ RotaryConfig ReadScaling(ConfigReader& table, double theta, int64_t positions) {
   RotaryConfig rotary{.base = table.Float("rope_theta", theta)};
   const std::string type =
       table.Text("rope_type", table.Text("type", "default"));
-  table.MustBe("partial_rotary_factor", 1.0, "ours turns whole heads");
+  table.MustBe("partial_rotary_factor", 1.0, "Delink rotates whole heads");
   if (type == "linear") {
     rotary.scaling = RotaryScaling::kLinear;
     rotary.factor = table.Float("factor");
@@ -82,10 +82,9 @@ RotaryConfig ReadScaling(ConfigReader& table, double theta, int64_t positions) {
     rotary.original_length =
         table.Int("original_max_position_embeddings", positions);
   } else if (type != "default") {
-    table.Error("rope_type",
-                absl::StrCat("is ", type,
-                             ": our rotary positions are default, linear or "
-                             "llama3"));
+    table.Error(
+        "rope_type",
+        absl::StrCat("is ", type, ": Delink reads default, linear or llama3"));
     table.PassOverAll();
   }
   return rotary;
@@ -106,7 +105,7 @@ RotaryConfig ReadRotary(ConfigReader& theirs, int64_t positions) {
   const bool old_table = theirs.Has("rope_scaling");
   const bool new_table = theirs.Has("rope_parameters");
   const double theta = theirs.Float("rope_theta", kTheta);
-  theirs.MustBe("partial_rotary_factor", 1.0, "ours turns whole heads");
+  theirs.MustBe("partial_rotary_factor", 1.0, "Delink rotates whole heads");
   RotaryConfig rotary{.base = theta};
   if (old_table) {
     rotary = ReadScaling(theirs.Table("rope_scaling"), theta, positions);
@@ -117,8 +116,8 @@ RotaryConfig ReadRotary(ConfigReader& theirs, int64_t positions) {
   const bool older = old_table || theirs.Has("rope_theta");
   if (older && !Same(rotary, newer)) {
     theirs.Error("rope_parameters",
-                 "is not what rope_theta and rope_scaling say, which older "
-                 "versions of transformers read; make them one");
+                 "contradicts rope_theta and rope_scaling, which older "
+                 "versions of transformers read; make them agree");
   }
   return newer;
 }
@@ -128,7 +127,8 @@ int64_t ReadWindow(ConfigReader& theirs, const Traits& family, int64_t layers) {
   const bool full = theirs.AllAre("layer_types", "full_attention");
   if (!sliding && !full) {
     theirs.Error("layer_types",
-                 "is not the same for all layers: our layers all see as far");
+                 "is not the same for all layers, but all layers of Delink's "
+                 "models have the same window");
   }
   if (family.window == Window::kNone) return 0;
   int64_t window = 0;
@@ -143,8 +143,8 @@ int64_t ReadWindow(ConfigReader& theirs, const Traits& family, int64_t layers) {
   if (first > 0 && first < layers) {
     theirs.Error("max_window_layers",
                  absl::StrCat("is ", first, " of ", layers,
-                              " layers, so that some see less far than others: "
-                              "our layers all see as far"));
+                              " layers, so only some have a window, but all "
+                              "layers of Delink's models have the same one"));
   }
   return first == 0 ? window : 0;
 }
@@ -174,13 +174,13 @@ std::unique_ptr<ModelConfig> Read(ConfigReader& theirs, const Traits& family) {
   ours->window = ReadWindow(theirs, family, ours->layers);
   const std::string activation = theirs.Text("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") {
-    theirs.Error("hidden_act",
-                 absl::StrCat("is ", activation, ": our MLP is gated by silu"));
+    theirs.Error("hidden_act", absl::StrCat("is ", activation,
+                                            ": Delink's MLP is gated by silu"));
   }
   theirs.MustBe("attention_bias", false,
-                "ours has biases on queries, keys and values at most, as Qwen "
-                "2, and none on what attention gives out");
-  theirs.MustBe("mlp_bias", false, "our MLP has no biases");
+                "Delink's attention has biases on queries, keys and values at "
+                "most, as Qwen 2, and none on its output");
+  theirs.MustBe("mlp_bias", false, "Delink's MLP has no biases");
   return ours;
 }
 
@@ -231,7 +231,7 @@ absl::Status CheckExpressible(const LlamaConfig& ours, const Traits& family) {
                                              : " have no such norms");
   }
   if (ours.window != 0 && family.window == Window::kNone) {
-    return no_such("window", " see all before a token");
+    return no_such("window", " attend to all earlier tokens");
   }
   if (family.dim_of_heads && ours.dim % ours.heads != 0) {
     return no_such("heads", " have a dim that is a multiple of heads");

@@ -148,7 +148,7 @@ std::string FoundText(const OffloadPlan& plan) {
                       FormatBytes(*plan.rules.device));
     }
     if (!MovesNothing(found.place)) {
-      absl::StrAppend(&text, "; with all of that device-resident ",
+      absl::StrAppend(&text, "; with all of that on the device ",
                       FormatBytes(found.resident.device));
     }
   } else {
@@ -159,9 +159,9 @@ std::string FoundText(const OffloadPlan& plan) {
                        found.by_device->seconds != found.by_host->seconds;
   if (differs) {
     absl::StrAppend(
-        &text, "  a step is about ", SecondsText(found.cost.seconds),
-        " so; where the device updates all ",
-        SecondsText(found.by_device->seconds), ", where the host does ",
+        &text, "  a step takes about ", SecondsText(found.cost.seconds),
+        "; if the device updates everything ",
+        SecondsText(found.by_device->seconds), ", if the host does ",
         SecondsText(found.by_host->seconds), "\n");
   }
   return text;
@@ -218,7 +218,7 @@ absl::StatusOr<OffloadPlan> PlanOffload(ImaginedStage& first,
 std::string OffloadText(const OffloadPlan& plan) {
   std::string text;
   if (plan.found) text += FoundText(plan);
-  absl::StrAppend(&text, "  of a machine's host ",
+  absl::StrAppend(&text, "  host memory of a machine ",
                   FormatBytes(plan.machine_host));
   if (plan.rules.host) {
     absl::StrAppend(&text, " of ", FormatBytes(*plan.rules.host));
@@ -229,7 +229,7 @@ std::string OffloadText(const OffloadPlan& plan) {
   }
   const ForeseenStep& step = plan.step;
   absl::StrAppend(
-      &text, "; a step is about ", SecondsText(step.seconds), ", bound by ",
+      &text, "; a step takes about ", SecondsText(step.seconds), ", bound by ",
       step.BoundBy(), ": compute ", SecondsText(step.Busy(Lane::kCompute)),
       ", bus to the device ", SecondsText(step.Busy(Lane::kIn)),
       ", to the host ", SecondsText(step.Busy(Lane::kOut)),

@@ -44,8 +44,8 @@ absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
     return absl::Status(
         corpus.status().code(),
         absl::StrCat(std::string(corpus.status().message()),
-                     "; a plan needs no more of the corpus than its "
-                     "vocabulary: to do without, add --set model.vocab=N"));
+                     "; a plan needs only the corpus's vocabulary size: to "
+                     "plan without the corpus, add --set model.vocab=N"));
   }
   return FitVocab(recipe, *corpus);
 }
@@ -129,8 +129,9 @@ absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
   }
   if (any) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      options.trace, ": no step in it is of one of this recipe's stages on ",
-      plan.ranks, " rank(s); trace the same recipe with the same settings"));
+      options.trace,
+      ": none of its steps belongs to a stage of this recipe on ", plan.ranks,
+      " rank(s); trace the same recipe with the same settings"));
 }
 
 // Plans stage `index`. env.homes has the results of earlier stages and gets

@@ -116,10 +116,11 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
                   s.may_end_early ? " at the latest, " : ", ",
                   FormatCount(static_cast<double>(s.tokens)), " tokens\n");
   if (s.switch_bytes > 0) {
-    absl::StrAppend(&text, "  the switch holds ", FormatBytes(s.switch_bytes),
-                    s.switch_bytes > s.switch_planes
-                        ? ": the stage before, evaluated as this one is\n"
-                        : ": both stages' weights, gradients and state\n");
+    absl::StrAppend(
+        &text, "  the switch needs ", FormatBytes(s.switch_bytes),
+        s.switch_bytes > s.switch_planes
+            ? ": the previous stage, evaluated in this stage's layout\n"
+            : ": weights, gradients and state of both stages\n");
   }
   absl::StrAppend(
       &text, "  by name: ",
@@ -236,7 +237,7 @@ std::string ToText(const RunPlan& plan, bool with_program) {
                   " of a rank's device at any time\n");
   if (HasHostHomes(plan)) {
     absl::StrAppend(
-        &text, "besides, of the host: at most ", FormatBytes(kProgramBytes),
+        &text, "also in host memory: at most ", FormatBytes(kProgramBytes),
         " for the program",
         IsCuda(plan.device) ? ", and what the GPU's driver takes" : "", "\n");
   }

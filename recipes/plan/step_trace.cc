@@ -145,8 +145,8 @@ absl::StatusOr<StepTrace> StepTrace::Read(const std::string& path) {
         exchanges[rank][{step, of}].push_back(took);
       } else if (event.at("tid").get<int>() >= kLanes) {
         return wrong(
-            "it is of a device that works by itself, of which costs "
-            "are not taken");
+            "it was traced on a GPU, and costs are taken only from traces of a "
+            "CPU");
       } else {
         trace.ranks_[rank][step][args.at("instruction").get<int64_t>()] = {
             .name = name,

@@ -67,7 +67,7 @@ absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
   if (mode == Mode::kFresh && HoldsRun(path)) {
     return absl::AlreadyExistsError(
         absl::StrCat(path,
-                     ": holds a run; add --resume to go on with it, "
+                     ": holds a run; add --resume to continue it, "
                      "--overwrite to start again, or choose another --out"));
   }
   if (mode == Mode::kOverwrite) {

@@ -42,7 +42,7 @@ void SayWhatIsOther(const std::vector<SourceState>& sources,
         std::ranges::find(counts, sources[i].corpus, &SourceCount::corpus);
     if (count == counts.end()) {
       DELINK_LOG(kInfo) << NameOf(sources, i)
-                        << " is new to the run: it begins at 0";
+                        << " is new to the run: it begins at its first sample";
     } else if (count->share != sources[i].at.share && count->share > 0) {
       changed = true;
     }
@@ -55,11 +55,11 @@ void SayWhatIsOther(const std::vector<SourceState>& sources,
     changed = changed || count.share > 0;
     DELINK_LOG(kInfo) << "source " << count.name
                       << " is not in the recipe: its " << count.samples
-                      << " samples stay counted, and it goes "
-                      << "on from there when it comes back";
+                      << " samples stay counted, and it "
+                      << "continues from there if it returns";
   }
   if (changed) {
-    DELINK_LOG(kInfo) << "the blend is another than in the checkpoint; from "
+    DELINK_LOG(kInfo) << "the blend differs from the checkpoint's; from "
                       << "here on " << Shares(sources);
   }
 }
@@ -97,7 +97,7 @@ void SourceLog::OnStep(const std::vector<SourceState>& sources) {
     if (was.consumed <= was.epoch && is.consumed > is.epoch) {
       DELINK_LOG(kInfo) << NameOf(sources, i) << " has ended: all its "
                         << is.epoch
-                        << " samples have been read, and are from here on "
+                        << " samples have been read; from here on they are "
                         << "repeated, each epoch in another order";
     }
   }

@@ -93,8 +93,9 @@ Json ToJson(const DeviceUse& use) {
 std::string ToText(const DeviceUse& use) {
   if (use.steps == 0) return "";
   return absl::StrFormat(
-      "; of a step's %.2f ms the device was idle %.3f ms, and %.3f ms before "
-      "it; at most %.2f ms it waited for the host within instructions",
+      "; in a step of %.2f ms the device was idle for %.3f ms, and for %.3f ms "
+      "before it; within instructions it waited for the host for at most %.2f "
+      "ms",
       1e3 * use.step, 1e3 * use.gaps, 1e3 * use.between, 1e3 * use.behind_host);
 }
 
@@ -112,8 +113,8 @@ absl::StatusOr<TraceSteps> ParseTraceSteps(std::string_view text) {
   if (good) return steps;
   return absl::InvalidArgumentError(
       absl::StrCat("'", absl::string_view(text.data(), text.size()),
-                   "' says no steps; give a number of steps, or a first and a "
-                   "last one as 5:8"));
+                   "' names no steps; give a number of steps, or the first and "
+                   "last step as 5:8"));
 }
 
 absl::Status TraceFile::Check(const std::string& path) {
@@ -145,7 +146,7 @@ absl::StatusOr<std::unique_ptr<TraceFile>> TraceFile::Create(
   if (exact.last <= done) {
     if (world.rank() == 0) {
       DELINK_LOG(kWarning) << "--trace-steps " << exact.first << ":"
-                           << exact.last << ": the run goes on after step "
+                           << exact.last << ": the run resumes after step "
                            << done << ", so no trace is written";
     }
     return std::unique_ptr<TraceFile>();

@@ -74,10 +74,10 @@ absl::Status Beginning::CheckResume(const ModelList& models, bool first,
   DELINK_ASSIGN_OR_RETURN(const SavedRun run,
                           SavedRun::From(checkpoint_, header));
   if (!run.imported.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(checkpoint_, ": has the weights of ", run.imported,
-                     " alone, and no run to go on with; begin one with --init ",
-                     checkpoint_));
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint_, ": holds only the weights of ", run.imported,
+        ", not a run that can be resumed; start a new run with --init ",
+        checkpoint_));
   }
   DELINK_ASSIGN_OR_RETURN(const std::string text,
                           ReadFile(JoinPath(checkpoint_, "recipe.toml")));
@@ -104,9 +104,9 @@ absl::Status Beginning::CheckResume(const ModelList& models, bool first,
   const auto stage = static_cast<size_t>(run.stage_index);
   if (stage >= recipe.stages.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(checkpoint_, ": is of stage[", stage, "], but the recipe ",
-                     "has ", recipe.stages.size(),
-                     " stage(s); give it those that the run has done"));
+        absl::StrCat(checkpoint_, ": was saved in stage[", stage,
+                     "], but the recipe has ", recipe.stages.size(),
+                     " stage(s); add the stages that the run has completed"));
   }
   absl::StatusOr<Blend> blend =
       inputs_->sources.Place(recipe.Weights(stage), &run);
@@ -125,9 +125,9 @@ void Beginning::CheckValidation(bool first) {
   const std::string& before = resumed_->validated_on;
   if (before.empty() || before == inputs_->ValidatedOn()) return;
   if (first && !resumed_->validation.empty()) {
-    DELINK_LOG(kWarning) << "validation is on other data than before: the "
-                            "lowest loss and run.stop_after count anew from "
-                            "here";
+    DELINK_LOG(kWarning)
+        << "the validation data has changed: the lowest loss and the count for "
+           "run.stop_after restart from here";
   }
   resumed_->validation.clear();
 }
@@ -217,8 +217,8 @@ absl::StatusOr<std::unique_ptr<StageRun>> Beginning::MakeStage(
     if (comm.rank() == 0) {
       DELINK_LOG(kInfo) << "beginning with the weights of " << init_;
       if (folder_ != nullptr && stage->shares()) {
-        DELINK_LOG(kInfo) << "layers that share begin with the weights that "
-                             "the first of them has there";
+        DELINK_LOG(kInfo) << "layers that share weights begin with those of "
+                             "the first of them";
       }
     }
     DELINK_RETURN_IF_ERROR(folder_ != nullptr
@@ -253,14 +253,15 @@ absl::Status Beginning::SetLaterAside(const std::string& out) const {
                           delink::SetLaterAside(folder, resumed_->step));
   if (count > 0) {
     DELINK_LOG(kWarning) << count << " later checkpoint(s) of " << out
-                         << " set aside as *.left";
+                         << " renamed to *.left";
   }
   if (!inputs_->recipe.run.keep_best) return absl::OkStatus();
   const BestValidation best(resumed_->validation);
   DELINK_ASSIGN_OR_RETURN(const bool there, LinkBest(folder, best.step()));
   if (!there && best.step() >= 0) {
-    DELINK_LOG(kWarning) << "the checkpoint of step " << best.step()
-                         << ", which validated best, is not there any more";
+    DELINK_LOG(kWarning)
+        << "the checkpoint of step " << best.step()
+        << ", which had the lowest validation loss, no longer exists";
   }
   return absl::OkStatus();
 }

@@ -34,7 +34,7 @@ void BestValidation::CountAnew() {
 std::string BestValidation::Over(const StopAfter& stop) const {
   if (stop.validations == 0 || since_ < stop.validations) return "";
   return absl::StrFormat(
-      "%d validations found nothing better than %.4f nats by more than %g "
+      "%d validations in a row did not improve on %.4f nats by more than %g "
       "(run.stop_after)",
       since_, counted_, stop.delta);
 }

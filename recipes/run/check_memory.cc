@@ -43,14 +43,14 @@ class Room {
     const DeviceMemory memory = env_.device->memory();
     const int64_t part = memory.free / ranks_;
     if (memory.total == 0 || needed <= part) return absl::OkStatus();
-    std::string room = absl::StrCat(FormatBytes(part), " are free");
+    std::string room = absl::StrCat(FormatBytes(part), " free");
     if (ranks_ > 1) {
       absl::StrAppend(&room, " for each of the ", ranks_,
                       " ranks that share it");
     }
     return absl::ResourceExhaustedError(
-        absl::StrCat("out of memory: ", what, ", but of ", env_.device->name(),
-                     " only ", room, knobs));
+        absl::StrCat("out of memory: ", what, ", but ", env_.device->name(),
+                     " has only ", room, knobs));
   }
 
   // Checks that the device has as much as the budget.
@@ -90,11 +90,11 @@ class Room {
     const int64_t most = std::max(needed, at_switch);
     if (most <= there) return absl::OkStatus();
     return absl::ResourceExhaustedError(absl::StrCat(
-        "out of memory of the host: stage ", env_.recipe->stages[stage_].name,
-        " has ", FormatBytes(most), " host-resident, ",
-        most > needed ? "with the stage before it at the switch, " : "",
-        "of all ranks of this machine, which has ", FormatBytes(there),
-        "; have more on the device (stage.offload)"));
+        "out of host memory: stage ", env_.recipe->stages[stage_].name,
+        most > needed ? ", with the stage before it at the switch," : "",
+        " needs ", FormatBytes(most),
+        " for all ranks of this machine, which has ", FormatBytes(there),
+        "; keep more on the device (stage.offload)"));
   }
 
  private:
@@ -152,10 +152,10 @@ absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
                      SwitchKnobs(i)));
       DELINK_RETURN_IF_ERROR(room.Check(
           at_switch.laid_out.device,
-          absl::StrCat(into, " does not fit: stage ",
-                       env.recipe->stages[i - 1].name,
-                       ", which is evaluated then as this one is, takes ",
-                       FormatBytes(at_switch.laid_out.device)),
+          absl::StrCat(
+              into, " does not fit: stage ", env.recipe->stages[i - 1].name,
+              ", which is then evaluated in this stage's layout, takes ",
+              FormatBytes(at_switch.laid_out.device)),
           kStepKnobs));
     }
     before = PlaneBytesOf(stage.store());

@@ -20,10 +20,10 @@ absl::Status CheckRanks(int ranks, int devices, int64_t ranks_per_gpu) {
   if (ranks <= devices * ranks_per_gpu) return absl::OkStatus();
   const int each = (ranks + devices - 1) / devices;
   return absl::InvalidArgumentError(absl::StrCat(
-      ranks, " ranks were started on this machine, which shows ", devices,
-      " CUDA device(s): start fewer, let them share a GPU by "
+      ranks, " ranks were started on this machine, which has ", devices,
+      " CUDA device(s): start fewer, let them share a GPU with "
       "run.ranks_per_gpu = ",
-      each, ", or compute on the CPU by run.device = \"cpu\""));
+      each, ", or compute on the CPU with run.device = \"cpu\""));
 }
 
 absl::StatusOr<std::unique_ptr<Device>> Gpu(const DeviceChoice& choice,
@@ -68,8 +68,8 @@ absl::StatusOr<std::unique_ptr<Device>> ChooseDevice(const DeviceChoice& choice,
   if (with == 0 || with == world.size()) return device;
   return absl::InvalidArgumentError(absl::StrCat(
       with, " of ", world.size(),
-      " ranks found a CUDA device; a run computes on one kind: start ranks on "
-      "machines alike, or say run.device = \"cpu\""));
+      " ranks found a CUDA device, but all ranks of a run need the same kind "
+      "of device: start them on equal machines, or set run.device = \"cpu\""));
 }
 
 absl::StatusOr<std::unique_ptr<Device>> NewDeviceOf(DeviceKind kind,
@@ -93,13 +93,14 @@ absl::StatusOr<std::unique_ptr<SlowBus>> SlowBusAsAsked(const Device& device,
         absl::StrCat(kName, ": ", std::string(way.status().message())));
   }
   if (device.kind() != DeviceKind::kCpu) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        kName, ": the device is ", device.name(),
-        ", which has a bus of its own; unset it, or say run.device = \"cpu\""));
+    return absl::FailedPreconditionError(
+        absl::StrCat(kName, ": the device is ", device.name(),
+                     ", which has a real bus; unset DELINK_BUS, or set "
+                     "run.device = \"cpu\""));
   }
   if (world.rank() == 0) {
     DELINK_LOG(kWarning) << kName << "=" << *text
-                         << ": copies between homes are delayed";
+                         << ": copies between device and host are delayed";
   }
   return std::make_unique<SlowBus>(*way);
 }

@@ -116,7 +116,7 @@ void MaybeKeepOutlier(const RunSetup& run, OutlierWatch& watch, StageRun& stage,
   if (!outlier) return;
   const std::string why = absl::StrFormat(
       "the gradient norm %.4g is %.1f standard deviations above the mean %.4g "
-      "of the steps before",
+      "of the previous steps",
       tried.result.grad_norm, outlier->deviations, outlier->mean);
   const std::string folder = FolderOf(run, tried.step);
   const absl::Status kept =

@@ -145,7 +145,7 @@ std::string DeviceKnobs(const Recipe& recipe, size_t index) {
   if (recipe.RecomputeOf(index) == Recompute::kNone) {
     absl::StrAppend(&knobs, ", recompute = \"norm+activation\"");
   }
-  return knobs + " or more ranks (stage.parallel)";
+  return knobs + " or use more ranks (stage.parallel)";
 }
 
 // The text if the old stage takes too much: its planes, or all of its memory in
@@ -167,14 +167,14 @@ absl::Status SwitchTooLarge(const Recipe& recipe, size_t index,
   std::string message = absl::StrCat(
       least, device ? "" : " of a machine", ", but the switch takes ", most,
       device ? " of a rank's device, " : ", ", FormatBytes(taken - budget),
-      " more: stage ", recipe.stages[index - 1].name);
+      " too much: stage ", recipe.stages[index - 1].name);
   if (laid_out) {
-    absl::StrAppend(&message, " is evaluated then as this one is; ",
-                    DeviceKnobs(recipe, index), ", or have ");
+    absl::StrAppend(&message, " is then evaluated in this stage's layout; ",
+                    DeviceKnobs(recipe, index), ", or keep ");
   } else {
     absl::StrAppend(&message, " has ", FormatBytes(of(before)),
                     device ? "" : " a rank",
-                    " there until it is over; raise it or have ");
+                    " there until it is over; raise it or keep ");
   }
   absl::StrAppend(
       &message,
@@ -199,24 +199,24 @@ absl::Status TooLarge(const RunEnv& env, size_t index, const Tried& tried,
   const std::string key = absl::StrCat("stage[", index, "].offload.");
   if (device) {
     const auto [budget, taken] = FormatBytesApart(*rules.device, cost.device);
-    return ErrorAt(
-        recipe, key + "device", key + "device",
-        absl::StrCat(budget,
-                     ", but even with everything host-resident that may be, a "
-                     "rank takes ",
-                     taken, " of its device, ",
-                     FormatBytes(cost.device - *rules.device), " more; ",
-                     DeviceKnobs(recipe, index)));
+    return ErrorAt(recipe, key + "device", key + "device",
+                   absl::StrCat(budget,
+                                ", but even with everything host-resident that "
+                                "can be, a rank takes ",
+                                taken, " of its device's memory, ",
+                                FormatBytes(cost.device - *rules.device),
+                                " too much; ", DeviceKnobs(recipe, index)));
   }
   const auto [budget, taken] = FormatBytesApart(*rules.host, cost.host);
   return ErrorAt(
       recipe, key + "host", key + "host",
-      absl::StrCat(budget, " of a machine, but ", taken, " have to be there, ",
-                   FormatBytes(cost.host - *rules.host), " more; raise it, ",
-                   rules.device ? "raise offload.device"
-                                : "have more on the device (offload.weights, "
-                                  "gradients, state, resident)",
-                   " or use fewer ranks a machine"));
+      absl::StrCat(
+          budget, " of a machine, but ", taken, " must be host-resident, ",
+          FormatBytes(cost.host - *rules.host), " too much; raise it, ",
+          rules.device ? "raise offload.device"
+                       : "keep more on the device (offload.weights, "
+                         "gradients, state, resident)",
+          " or use fewer ranks a machine"));
 }
 
 absl::Status DecideHomes(const RunEnv& env, size_t first,
@@ -233,8 +233,9 @@ absl::Status DecideHomes(const RunEnv& env, size_t first,
     DELINK_LOG(kInfo) << "stage " << stage.name << " has "
                       << ToString(found.place) << ": "
                       << FormatBytes(found.cost.device)
-                      << " of a rank's device and "
-                      << FormatBytes(found.cost.host) << " of a machine's host";
+                      << " of device memory per rank and "
+                      << FormatBytes(found.cost.host)
+                      << " of host memory per machine";
   }
   return absl::OkStatus();
 }

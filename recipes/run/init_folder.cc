@@ -49,8 +49,8 @@ absl::Status CheckModel(const ModelFolder& folder, const Recipe& recipe) {
   if (wrong.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(folder.path,
-                   ": is another model than the recipe's; give its [model] the "
-                   "values of the folder's config.json:",
+                   ": differs from the recipe's model; give [model] the values "
+                   "of the folder's config.json:",
                    wrong));
 }
 
@@ -81,9 +81,10 @@ absl::Status CheckTokenizer(const ModelFolder& folder,
   const absl::StatusOr<TokenizerFiles> files = ReadTokenizerFiles(folder.path);
   if (absl::IsNotFound(files.status())) {
     if (target.rank == 0) {
-      DELINK_LOG(kWarning) << folder.path << ": has no tokenizer; the ids of "
+      DELINK_LOG(kWarning) << folder.path
+                           << ": has no tokenizer; the token ids of "
                            << target.corpus
-                           << " are taken for those of its model";
+                           << " are assumed to be those of its model";
     }
     return absl::OkStatus();
   }
@@ -96,8 +97,7 @@ absl::Status CheckTokenizer(const ModelFolder& folder,
   if (std::string_view(tokenizer->kind()) == "ids") return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       target.corpus, ": was built with another tokenizer than ", folder.path,
-      ", so its tokens mean nothing to those weights; build it with "
-      "--tokenizer ",
+      ", so its token ids do not match the weights; build it with --tokenizer ",
       folder.path));
 }
 

@@ -16,8 +16,8 @@ namespace {
 using Tensors = std::map<std::string, TensorInfo>;
 
 constexpr char kSameModel[] =
-    "; --init needs the model that the checkpoint has: give [model] the values "
-    "in its recipe.toml, model.vocab and model.max_seq among them";
+    "; --init needs the checkpoint's model: copy [model] from its recipe.toml, "
+    "including model.vocab and model.max_seq";
 
 absl::Status CheckTokenizer(const std::string& checkpoint,
                             const InitTarget& target) {
@@ -26,8 +26,7 @@ absl::Status CheckTokenizer(const std::string& checkpoint,
   if (tokenizer == target.tokenizer) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       target.corpus, ": was built with another tokenizer than ", checkpoint,
-      ", so its tokens mean nothing to those weights; build it with "
-      "--tokenizer ",
+      ", so its token ids do not match the weights; build it with --tokenizer ",
       file));
 }
 
@@ -41,8 +40,8 @@ absl::Status CheckShapes(const std::string& checkpoint,
       return absl::InvalidArgumentError(
           absl::StrCat(checkpoint, ": has no ", mine.name, ", the model's is ",
                        mine.shape.ToString(), kSameModel,
-                       block ? "; one of a stage that visits fewer blocks "
-                               "grows by delink delink --depth N"
+                       block ? "; if its stage visits fewer blocks, grow the "
+                               "checkpoint with delink delink --depth N"
                              : ""));
     }
     const std::string theirs = ShapeText(at->second.shape);
@@ -71,9 +70,9 @@ absl::Status CheckSharing(const std::string& checkpoint,
       if (theirs.Leader(part, block) == theirs.Leader(part, leader)) continue;
       return absl::InvalidArgumentError(absl::StrCat(
           checkpoint, ": blocks ", leader, " and ", block, " each have ", part,
-          " of their own, but the first stage shares it between them; links "
-          "can be cut, not made: give that stage a share that is no wider, "
-          "such as \"none\""));
+          " of their own, but the first stage shares it between them; sharing "
+          "can be removed, not added: give that stage less sharing, such as "
+          "\"none\""));
     }
   }
   return absl::OkStatus();
@@ -90,9 +89,9 @@ absl::Status CheckTies(const std::string& checkpoint,
   };
   for (const LogicalTensor& mine : model) {
     if (!mine.permanent || root(mine.name) == root(mine.link)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(checkpoint, ": ", mine.name, " and ", mine.link,
-                     " are apart, but the model ties them", kSameModel));
+    return absl::InvalidArgumentError(absl::StrCat(
+        checkpoint, ": ", mine.name, " and ", mine.link,
+        " have separate weights, but the model ties them", kSameModel));
   }
   return absl::OkStatus();
 }

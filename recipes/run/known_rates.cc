@@ -59,7 +59,7 @@ absl::StatusOr<KnownRates> Measured(const Device& device,
                           offload::ReadMachineRates(path, rated));
   if (rates.FlopsOf(dtype) <= 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, ": has no rate of products in ", ToString(dtype),
+        absl::StrCat(path, ": has no rate of matmuls in ", ToString(dtype),
                      "; run delink bench --suite machine"));
   }
   const std::optional<offload::ParamForms> forms = FormsOf(recipe);
@@ -73,10 +73,10 @@ absl::StatusOr<KnownRates> Measured(const Device& device,
 KnownRates RatesFor(const Device& device, const Recipe& recipe) {
   absl::StatusOr<KnownRates> measured = Measured(device, recipe);
   if (measured.ok()) return *std::move(measured);
-  const std::string reason =
-      absl::IsNotFound(measured.status())
-          ? "none are kept of this machine (delink bench --suite machine)"
-          : std::string(measured.status().message());
+  const std::string reason = absl::IsNotFound(measured.status())
+                                 ? "no rates of this machine are stored (run "
+                                   "delink bench --suite machine)"
+                                 : std::string(measured.status().message());
   const offload::StepRates rates =
       Assumed(IsCuda(device.kind()), recipe.run.precision);
   constexpr double kGiga = 1e9, kTera = 1e12;

@@ -47,9 +47,8 @@ absl::Status CheckGroupKeysApply(const Recipe& recipe,
     return ErrorAt(
         recipe, key, key,
         absl::StrFormat(
-            "muon has it for %s, and '%s' matches none that "
-            "it has not left to groups before; leave the key "
-            "out",
+            "muon uses it for %s, and '%s' matches none of them, or only some "
+            "that an earlier group matches; leave the key out",
             momentum ? "matrices of blocks" : "all but matrices of blocks",
             c.groups[g].match));
   }

@@ -74,10 +74,11 @@ absl::Status CheckOffload(const Recipe& recipe, const ParamRegistry& registry,
   if (!row.has_value()) return absl::OkStatus();
   const std::string key =
       absl::StrCat("stage[", stage, "].offload.rows[", *row, "].match");
-  return ErrorAt(recipe, key, key,
-                 absl::StrCat("'", At(offload.rows, *row).match,
-                              "' matches no parameter; names are as ",
-                              registry.decls.front().name));
+  return ErrorAt(
+      recipe, key, key,
+      absl::StrCat("'", At(offload.rows, *row).match,
+                   "' matches no parameter; an example of a name is ",
+                   registry.decls.front().name));
 }
 
 absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {

@@ -53,11 +53,12 @@ void WarnOfStagesLeft(const RunSetup& run, const RunPosition& at) {
   for (size_t i = at.stage() + 1; i < stages.size(); ++i) {
     left.push_back(stages[i].name);
   }
-  DELINK_LOG(kWarning) << "the run ended in stage " << stages[at.stage()].name
-                       << ": what its `until` waits for never came, and "
-                       << absl::StrJoin(left, ", ")
-                       << " was not reached; give `until` a fraction, tokens "
-                          "or steps besides, or a weaker threshold";
+  DELINK_LOG(kWarning)
+      << "the run ended in stage " << stages[at.stage()].name
+      << ", because the condition of its `until` was never met; "
+      << absl::StrJoin(left, ", ")
+      << " was not reached; add a fraction, tokens or steps to `until`, or "
+         "weaken its threshold";
 }
 
 // The signal on which the ranks stop, the same on all ranks.
@@ -69,7 +70,7 @@ absl::StatusOr<int> Stopped(const RunSetup& run, int64_t step) {
   if (run.first()) {
     DELINK_LOG(kInfo) << SignalName(static_cast<int>(signal))
                       << ": stopped after step " << step
-                      << "; go on from here with --resume";
+                      << "; continue from here with --resume";
   }
   return static_cast<int>(signal);
 }
@@ -89,7 +90,7 @@ absl::Status PassOver(const RunSetup& run, StageRun& stage,
                                                  result.grad_norm,
                                                  ", more than ", most)
                                   : "its loss or gradient is not finite")
-                       << "; " << skips.skipped() << " so far";
+                       << "; " << skips.skipped() << " skipped so far";
   return absl::OkStatus();
 }
 

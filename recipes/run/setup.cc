@@ -33,18 +33,17 @@ bool HasPipeline(const Recipe& recipe) {
 void WarnOfSlowPrecision(const Recipe& recipe) {
   if (recipe.run.precision != DType::kBF16 || FastBf16()) return;
   DELINK_LOG(kWarning) << "run.precision is \"bf16\", for which this processor "
-                          "or this build has no instructions: the run is as "
-                          "good as elsewhere, but no faster than in fp32, "
-                          "maybe slower";
+                          "or this build has no instructions: the run is "
+                          "correct, but no faster than in fp32, maybe slower";
 }
 
 // cuDNN does not mask by document (layers/kernels/cuda/attention_scratch.h).
 void WarnOfSlowAttention(const Recipe& recipe) {
   if (recipe.run.precision != DType::kBF16 || !recipe.data.masked()) return;
   DELINK_LOG(kWarning)
-      << "data.documents is \"masked\": attention is not cuDNN's but our own "
-         "kernels', which leave out what is masked, but are several times "
-         "slower where documents are as long as sequences";
+      << "data.documents is \"masked\": attention uses Delink's own kernels "
+         "instead of cuDNN's; they skip what is masked, but are several times "
+         "slower if documents are as long as sequences";
 }
 
 }  // namespace
@@ -130,8 +129,9 @@ void RunSetup::Warn(const TrainOptions& options,
     WarnOfSlowPrecision(recipe());
   }
   if (beginning_->resumed() && !options.init.empty()) {
-    DELINK_LOG(kInfo) << "--init " << options.init
-                      << " is not used: the run goes on from where it was";
+    DELINK_LOG(kInfo)
+        << "--init " << options.init
+        << " is ignored, because the run resumes from its own checkpoint";
   }
 }
 

@@ -35,10 +35,11 @@ absl::Status CheckCount(const SourceCount& count, int64_t samples) {
       count.samples <= samples) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "has ", count.samples, " of ", samples, " samples of source ", count.name,
-      ", of them ", count.begin,
-      " before its blend began, which cannot be; another program wrote it"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("has ", count.samples, " of ", samples,
+                   " samples of source ", count.name, ", of them ", count.begin,
+                   " before its blend began, which is impossible; another "
+                   "program wrote it"));
 }
 
 }  // namespace
@@ -104,9 +105,9 @@ absl::Status Sources::CheckAlike() const {
   }
   if (std::none_of(validation_.begin(), validation_.end(),
                    [](const auto& loader) { return loader.has_value(); })) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "no source has anything to validate on; build one with --validation, "
-        "or give one a `validation`"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("no source has a validation corpus; build one with "
+                     "--validation, or give a source the key `validation`"));
   }
   return absl::OkStatus();
 }

@@ -20,7 +20,7 @@ std::string Parse(const nlohmann::json& row, ChoiceQuestion* to) {
   if (!problem.empty()) return problem;
   const auto options = row.find("options");
   if (options == row.end() || !options->is_array() || options->size() < 2) {
-    return "has no `options` that are a list of two texts or more";
+    return "has no `options`, which must be a list of at least two texts";
   }
   for (const nlohmann::json& option : *options) {
     const bool text = option.is_string();
@@ -32,7 +32,7 @@ std::string Parse(const nlohmann::json& row, ChoiceQuestion* to) {
   }
   const auto answer = row.find("answer");
   if (answer == row.end() || !answer->is_number_integer()) {
-    return "has no `answer` that is a whole number";
+    return "has no `answer`, which must be a whole number";
   }
   const auto count = static_cast<int64_t>(to->options.size());
   to->answer = answer->get<int64_t>();
@@ -73,7 +73,8 @@ absl::StatusOr<ChoiceTokens> EncodeChoice(const Tokenizer& tokenizer,
                           tokenizer.EncodeDocument(question + option));
   if (whole.size() <= tokens.size()) {
     return absl::InvalidArgumentError(
-        "adds no token to what is before it; the tokenizer joins the two");
+        "adds no token to the text before it, because the tokenizer joins the "
+        "two");
   }
   ChoiceTokens choice{.option =
                           static_cast<int64_t>(whole.size() - tokens.size())};

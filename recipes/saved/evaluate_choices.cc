@@ -191,8 +191,8 @@ std::string ToText(const ChoiceEvaluation& e) {
   }
   if (e.truncated > 0) {
     absl::StrAppend(&text, "  ", e.truncated,
-                    " question(s) were longer than the model's context and "
-                    "lost their beginnings\n");
+                    " question(s) were longer than the model's context; their "
+                    "beginnings were cut off\n");
   }
   return text;
 }

@@ -88,9 +88,9 @@ std::string SourceText(const SourceCount& source) {
       "  %s: %d samples, %s tokens, %.2f epochs", source.name, source.samples,
       FormatCount(static_cast<double>(source.tokens)), source.epochs);
   if (source.share == 0) {
-    absl::StrAppend(&text, "; not in the blend of now");
+    absl::StrAppend(&text, "; not in the current blend");
   } else if (source.share < 1) {
-    absl::StrAppend(&text, absl::StrFormat("; %.1f%% of the blend of now",
+    absl::StrAppend(&text, absl::StrFormat("; %.1f%% of the current blend",
                                            100 * source.share));
   }
   return text + "\n";
@@ -253,7 +253,7 @@ std::string ToText(const Inspection& i) {
   }
   for (const TensorInfo& tensor : i.permanent) {
     absl::StrAppend(&text, "  ", tensor.name, " is ", tensor.link,
-                    " (tied for good)\n");
+                    " (always tied)\n");
   }
   size_t width = 0;
   for (const TensorInfo& tensor : i.tensors) {

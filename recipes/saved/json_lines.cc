@@ -56,7 +56,7 @@ std::string TextMember(const nlohmann::json& row, const char* key,
     return found->get<std::string>();
   }
   if (problem->empty()) {
-    *problem = absl::StrCat("has no `", key, "` that is a text");
+    *problem = absl::StrCat("has no `", key, "`, which must be a text");
   }
   return "";
 }

@@ -26,10 +26,9 @@ std::string_view Word(std::string_view* key) {
 absl::Status SetOne(std::string_view set, std::string_view key,
                     const schema::Value& value, ParallelConfig& parallel) {
   if (key != "tensor" && key != "pipeline") {
-    return Refused(set,
-                   absl::StrCat("ranks have a checkpoint's weights together by "
-                                "tensor and pipeline alone; leave ",
-                                std::string(key), " out"));
+    return Refused(set, absl::StrCat("only tensor and pipeline divide a "
+                                     "checkpoint's weights among ranks; leave ",
+                                     std::string(key), " out"));
   }
   const int64_t* const ranks = value.As<int64_t>();
   if (ranks == nullptr || *ranks < 1) {
@@ -59,15 +58,16 @@ absl::StatusOr<StageSet> Parse(std::string_view set, size_t stage) {
   if (equals == std::string_view::npos || list != "stage" || !numbered ||
       (table != "parallel" && table != "offload")) {
     return Refused(set,
-                   absl::StrCat("of a checkpoint's recipe only where its "
-                                "weights are may be another: ",
+                   absl::StrCat("of a checkpoint's recipe only the placement "
+                                "of weights can be set: ",
                                 of, ".parallel.tensor, ", of,
                                 ".parallel.pipeline and ", of, ".offload"));
   }
   if (number != absl::StrCat(stage)) {
-    return Refused(set, absl::StrCat("the checkpoint is of stage ", stage,
-                                     ", and no other counts; give ", of, ".",
-                                     std::string(table)));
+    return Refused(
+        set, absl::StrCat("the checkpoint was saved in stage ", stage,
+                          ", so only that stage can be set; give ", of, ".",
+                          std::string(table)));
   }
   return StageSet{.table = table, .key = key, .value = set.substr(equals + 1)};
 }

@@ -23,7 +23,8 @@ std::string Parse(const nlohmann::json& row, TextPair* to) {
   to->whole = row.contains("text");
   if (to->whole) {
     if (row.contains("context") || row.contains("continuation")) {
-      return "has a `text`, and `context` or `continuation` besides";
+      return "has a `text` and also a `context` or `continuation`; leave one "
+             "of the two out";
     }
     to->continuation = TextMember(row, "text", &problem);
     return problem;

@@ -91,13 +91,13 @@ absl::Status CheckChange(const OfflineDelinkOptions& options,
   if (options.grow && depth == saved.sharing().VisitedOf(blocks).size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(saved.path(), ": has ", depth,
-                     " blocks already, so nothing grows; "
-                     "leave --grow out, or give a --depth"));
+                     " blocks already, so none are added; leave --grow out, or "
+                     "give a --depth"));
   }
   if (SameSharing(saved, saved.sharing(), change.sharing)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        saved.path(), ": there is nothing to cut: it shares as '",
-        ToString(share), "' already; name another --share or checkpoint"));
+        saved.path(), ": there is nothing to cut: its sharing is already '",
+        ToString(share), "'; give another --share or checkpoint"));
   }
   return absl::OkStatus();
 }
@@ -228,8 +228,8 @@ absl::StatusOr<std::string> WriteDelinked(
 absl::StatusOr<OfflineDelinkReport> OfflineDelink(
     const OfflineDelinkOptions& options, const ModelList& models) {
   if (PathExists(options.out)) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        options.out, ": is there already; name a folder that is not"));
+    return absl::AlreadyExistsError(
+        absl::StrCat(options.out, ": already exists; choose another folder"));
   }
   const std::unique_ptr<Communicator> comm =
       std::make_unique<SelfCommunicator>();

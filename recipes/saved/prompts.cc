@@ -29,8 +29,9 @@ void ReadWhole(const nlohmann::json& row, const char* key, int64_t least,
   if (found->is_number_integer() && found->get<int64_t>() >= least) {
     *to = found->get<int64_t>();
   } else if (problem->empty()) {
-    *problem = absl::StrCat("has `", key, "` ", Shown(*found),
-                            ", which is no whole number from ", least, " up");
+    *problem =
+        absl::StrCat("has `", key, "` ", Shown(*found),
+                     ", but it must be a whole number of at least ", least);
   }
 }
 
@@ -42,8 +43,10 @@ void ReadNumber(const nlohmann::json& row, const char* key, double least,
   if (value >= least && value <= most) {
     *to = value;
   } else if (problem->empty()) {
-    *problem = absl::StrCat("has `", key, "` ", Shown(*found),
-                            ", which is no number that it may be");
+    *problem =
+        absl::StrCat("has `", key, "` ", Shown(*found),
+                     ", but it must be a number of at least ", least,
+                     most <= 1 ? absl::StrCat(" and at most ", most) : "");
   }
 }
 
@@ -54,7 +57,7 @@ void ReadUntil(const nlohmann::json& row, std::vector<std::string>* to,
   const auto take = [&](const nlohmann::json& one) {
     to->push_back(one.is_string() ? one.get<std::string>() : "");
     if (to->back().empty() && problem->empty()) {
-      *problem = "has an `until` that is no text, or an empty one";
+      *problem = "has an `until` that is not a text or is empty";
     }
   };
   if (!found->is_array()) return take(*found);

@@ -22,11 +22,11 @@ namespace {
 
 absl::Status CheckForm(const std::string& path) {
   if (!huggingface::IsModelFolder(path)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      path,
-      ": is a model of Hugging Face; make a checkpoint of it by delink "
-      "convert ",
-      path, " OUT"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path,
+                   ": is a Hugging Face model; convert it to a checkpoint with "
+                   "delink convert ",
+                   path, " OUT"));
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ absl::Status SavedModel::Read(const ModelList& models,
         SetParallel(sorted.parallel, stage, recipe_.stages[stage].parallel));
   } else if (!sets.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--set ", sets.front(), ": ", path_, ": is of stage ", stage,
+        "--set ", sets.front(), ": ", path_, ": was saved in stage ", stage,
         ", which its recipe does not have; leave --set out"));
   }
   DELINK_RETURN_IF_ERROR(CheckKinds(path_, header_, recipe_));
@@ -126,9 +126,10 @@ absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
                           .states = std::move(states),
                           .master = MasterForm::kNone});
   if (absl::IsResourceExhausted(store.status())) {
-    store = absl::ResourceExhaustedError(absl::StrCat(
-        store.status().message(), "; to use it here, --set stage.",
-        run_.stage_index, ".offload.weights=host has weights on the host"));
+    store = absl::ResourceExhaustedError(
+        absl::StrCat(store.status().message(),
+                     "; to keep the weights in host memory, add --set stage.",
+                     run_.stage_index, ".offload.weights=host"));
   }
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, store.status()));
   DELINK_RETURN_IF_ERROR(LoadCheckpoint(comm, path_, **store));

@@ -71,8 +71,8 @@ void CheckGrowth(Section& document, const Recipe& recipe, size_t stage) {
   if (stage == 0) {
     if (now.grow) {
       document.Error(StageKey(stage, "grow"),
-                     "the first stage begins with initial weights, so nothing "
-                     "grows; leave the key out");
+                     "the first stage begins with initial weights, so no "
+                     "blocks are added; leave the key out");
     }
     return;
   }
@@ -81,7 +81,7 @@ void CheckGrowth(Section& document, const Recipe& recipe, size_t stage) {
     document.Error(
         StageKey(stage, "depth"),
         absl::StrFormat("%d is fewer than the %d blocks that stage[%d] visits; "
-                        "a later stage visits as many or more",
+                        "a later stage must visit at least as many",
                         depth, recipe.Depth(stage - 1), stage - 1));
     return;
   }
@@ -95,24 +95,25 @@ void CheckGrowth(Section& document, const Recipe& recipe, size_t stage) {
         StageKey(stage, now.visit == recipe.stages[stage - 1].visit ? "depth"
                                                                     : "visit"),
         absl::StrFormat("the stage visits blocks %s, but not block %d, which "
-                        "stage[%d] visits; \"even\" keeps all where the depth "
-                        "is a multiple of the one before",
+                        "stage[%d] visits; \"even\" keeps all if the depth is "
+                        "a multiple of the previous depth",
                         absl::StrJoin(blocks, ","), block, stage - 1));
     return;
   }
   const bool grows = depth > recipe.Depth(stage - 1);
   if (now.grow && !grows) {
-    document.Error(StageKey(stage, "grow"),
-                   absl::StrFormat("stage[%d] visits all %d blocks that this "
-                                   "one does, so nothing grows; leave the key "
-                                   "out",
-                                   stage - 1, depth));
+    document.Error(
+        StageKey(stage, "grow"),
+        absl::StrFormat("stage[%d] visits all %d blocks that this "
+                        "one does, so no blocks are added; leave the key out",
+                        stage - 1, depth));
   }
   if (grows && now.state == StatePolicy::kCalibrated) {
-    document.Error(StageKey(stage, "state"),
-                   "\"calibrated\" measures shares of a shared gradient, which "
-                   "new blocks had none of; where the depth grows use "
-                   "\"scale\", \"copy\" or \"reset\"");
+    document.Error(
+        StageKey(stage, "state"),
+        "\"calibrated\" measures each block's share of a shared gradient, and "
+        "new blocks have none; if the depth grows, use "
+        "\"scale\", \"copy\" or \"reset\"");
   }
 }
 

@@ -155,10 +155,10 @@ std::string OneThatWould(const std::vector<int64_t>& numbers, int64_t missing) {
     const bool end = k == 0 || k + 1 == numbers.size();
     const int64_t would = numbers[k] + missing;
     if (would < (end ? 0 : 1)) continue;
-    return absl::StrFormat("number %d would be %d, not %d", k, would,
+    return absl::StrFormat("number %d should be %d, not %d", k, would,
                            numbers[k]);
   }
-  return "make them fewer";
+  return "use smaller numbers";
 }
 
 void CheckLayers(Section& document, const Recipe& recipe, size_t i) {
@@ -170,7 +170,7 @@ void CheckLayers(Section& document, const Recipe& recipe, size_t i) {
   if (count != parallel.pieces()) {
     document.Error(
         key, absl::StrFormat("%d numbers, but %s makes %d pieces; give %d, or "
-                             "[] to have the model cut by cost",
+                             "[] to divide the model by cost",
                              count, Pieces(parallel), parallel.pieces(),
                              parallel.pieces()));
     return;
@@ -188,8 +188,8 @@ void CheckLayers(Section& document, const Recipe& recipe, size_t i) {
     if (layers[static_cast<size_t>(k)] > 0) continue;
     document.Error(key,
                    absl::StrFormat("number %d is 0; only the first and the "
-                                   "last piece may be without blocks, which "
-                                   "have the embedding and the head",
+                                   "last piece may have no blocks, because "
+                                   "they have the embedding and the head",
                                    k));
     return;
   }
@@ -226,11 +226,12 @@ void CheckBefore(Section& document, const Recipe& recipe, size_t i) {
   const auto [key, most] = AtMost(parallel, layers);
   document.Error(
       StageKey(i, key),
-      absl::StrFormat("%d pieces (%s), but at the switch stage[%d] is laid out "
-                      "so first, which has %d layers: %s, embedding, head; at "
-                      "most %s",
-                      parallel.pieces(), Pieces(parallel), i - 1, layers,
-                      Blocks(layers - 2), most));
+      absl::StrFormat(
+          "%d pieces (%s), but at the switch stage[%d] is first laid out in "
+          "these pieces and has only %d layers: %s, embedding, head; at "
+          "most %s",
+          parallel.pieces(), Pieces(parallel), i - 1, layers,
+          Blocks(layers - 2), most));
 }
 
 }  // namespace
@@ -252,8 +253,8 @@ void CompleteParallel(Section& document, Recipe& recipe) {
         recipe.run.order == MicroBatchOrder::kLayerMajor) {
       document.Error(
           "run.order",
-          absl::StrFormat("\"layer\" is for one rank's layers alone; in a "
-                          "pipeline (%d) a schedule orders micro-batches, so "
+          absl::StrFormat("\"layer\" needs all layers on one rank; in a "
+                          "pipeline (%d) the schedule orders micro-batches, so "
                           "leave the key out",
                           parallel.pipeline));
     }

@@ -91,10 +91,11 @@ void CheckSwitch(Section& document, const Recipe& recipe, size_t i) {
     }
     document.Error(
         StageKey(i, "share"),
-        absl::StrFormat("%s \"%s\" links layers that stage[%d] \"%s\" had "
-                        "apart; a later stage can only cut links",
-                        part, ToString(after.For(part)), i - 1,
-                        ToString(before.For(part))));
+        absl::StrFormat(
+            "%s \"%s\" shares weights between layers that do not share them in "
+            "stage[%d] \"%s\"; a later stage can only remove sharing",
+            part, ToString(after.For(part)), i - 1,
+            ToString(before.For(part))));
     return;
   }
 }
@@ -176,10 +177,11 @@ void CheckSources(Section& document, const std::vector<DataSource>& sources) {
                                        j, sources[i].name));
       }
       if (sources[j].train == sources[i].train) {
-        document.Error(key + "train",
-                       absl::StrFormat("is the corpus of source '%s' already; "
-                                       "give that one more weight",
-                                       sources[j].name));
+        document.Error(
+            key + "train",
+            absl::StrFormat("is the corpus of source '%s' already; raise the "
+                            "weight of that source instead",
+                            sources[j].name));
       }
     }
   }

@@ -85,8 +85,8 @@ void DescribeData(Section& s, DataConfig& data) {
   for (const char* key : {"train", "validation"}) {
     if (s.Has("source") && s.Has(key)) {
       s.Error(key,
-              "there are [[data.source]] tables, which have a key of their own "
-              "for it; leave this one out");
+              "the recipe has [[data.source]] tables; set this key in them and "
+              "leave it out here");
     }
   }
 }

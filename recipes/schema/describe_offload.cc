@@ -121,8 +121,8 @@ void CheckOpen(Section& s, const OffloadWishes& wishes, bool budget) {
   const auto check = [&](const char* key, const std::optional<Home>& wish) {
     if (wish != Home::kAuto || budget) return;
     s.Error(key,
-            "\"auto\" needs a budget: say offload.device, the bytes that a "
-            "rank may have of its device, or \"device\" or \"host\" here");
+            "\"auto\" needs a budget: set offload.device, the bytes of device "
+            "memory that a rank may use, or give \"device\" or \"host\" here");
   };
   check("weights", wishes.weights);
   check("gradients", wishes.gradients);
@@ -169,8 +169,8 @@ void DescribeOffload(Section& s, OffloadRules& offload) {
   CheckOpen(s, offload.all, offload.device.has_value());
   if (offload.resident && offload.device) {
     s.Error("resident",
-            "how much stays is said twice: give either the share that stays, "
-            "or `device`, the bytes that it may take");
+            "offload.device also decides how much stays on the device; give "
+            "only one of the two");
   }
 }
 

@@ -188,11 +188,12 @@ void CheckNumbers(Section& s, const OptimizerConfig& c) {
                                    *c.eps, Word(c.kind), least));
   }
   if (c.lr == 0 && c.adamw_lr.value_or(0) > 0) {
-    s.Error("adamw_lr",
-            absl::StrFormat("%g would train nothing: with lr 0 the schedule is "
-                            "0 for all; give lr, and hold matrices still by a "
-                            "group with lr_scale = 0",
-                            *c.adamw_lr));
+    s.Error(
+        "adamw_lr",
+        absl::StrFormat(
+            "%g has no effect, because lr 0 makes every learning rate 0; set "
+            "lr, and freeze matrices with a group that has lr_scale = 0",
+            *c.adamw_lr));
   }
 }
 

@@ -46,7 +46,7 @@ absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
   const std::string subject = absl::StrFormat("stage[%d].parallel", i);
   const std::string key = subject + ".data";
   const std::string there =
-      planned           ? absl::StrFormat("the plan is of %d", world_size)
+      planned           ? absl::StrFormat("the plan is for %d", world_size)
       : world_size == 1 ? "one process was started"
                         : absl::StrFormat("mpirun started %d", world_size);
   const std::string_view mend =
@@ -111,13 +111,13 @@ absl::Status CheckInterleaved(const Recipe& recipe, size_t i, size_t first) {
   const std::string who =
       *at == i ? "schedule \"interleaved\""
                : absl::StrFormat(
-                     "at the switch stage[%d] goes through a batch of "
-                     "stage[%d], and its schedule \"interleaved\"",
+                     "at the switch stage[%d] evaluates a batch of stage[%d], "
+                     "and its schedule \"interleaved\"",
                      *at, i);
   return ErrorAt(
       recipe, key, key,
       absl::StrFormat("%d is %d micro-batch%s a rank (data %d x micro_batch "
-                      "%d), but %s takes a multiple of pipeline %d (stage[%d]);"
+                      "%d), but %s needs a multiple of pipeline %d (stage[%d]);"
                       " use %s%s",
                       batch, count, count == 1 ? "" : "es", parallel.data,
                       recipe.MicroBatch(i), who, pipeline, *at,

@@ -46,7 +46,7 @@ absl::StatusOr<std::string> ReadText(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.gcount() > kLargest) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("%s: larger than 1 MiB, which is no recipe", path));
+        absl::StrFormat("%s: larger than 1 MiB, too large for a recipe", path));
   }
   text.resize(static_cast<size_t>(file.gcount()));
   return text;

@@ -150,8 +150,8 @@ std::string ElsewhereThan(const std::filesystem::path& path,
   const fs::path here = fs::absolute(given, error);
   if (error || !fs::exists(here, error)) return "";
   return absl::StrFormat(
-      "there is no %s: paths of a recipe are relative to its folder; the one "
-      "in the current folder is %s",
+      "there is no %s: a path in a recipe is relative to the recipe's folder; "
+      "the current folder has %s",
       path.string(), here.lexically_normal().string());
 }
 

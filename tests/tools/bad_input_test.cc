@@ -49,7 +49,7 @@ TEST_F(BadInput, Recipes) {
        {"model.vocab is 100", "257", "leave model.vocab out"}},
       {{"plan", recipe, "--ranks", "8", "--set", "model.vocab=257", "--set",
         "stage.0.parallel.data=2"},
-       {"stage[0].parallel", "the plan is of 8; give --ranks 2"}},
+       {"stage[0].parallel", "the plan is for 8; give --ranks 2"}},
       {train_own, {"own.toml:2:"}, own("[model]\nkind = gpt\n")},
       {train_own, {"own.toml", "model.kind: required"}, own("")},
       {{"train", Path("no.toml")}, {"no.toml"}},
@@ -74,7 +74,7 @@ TEST_F(BadInput, Depths) {
       ExpectRefused({"delink", pseudo, Path("never"), "--grow", "copy"}, pseudo)
           .err,
       "error: " + pseudo +
-          ": has 4 blocks already, so nothing grows; leave --grow out, "
+          ": has 4 blocks already, so none are added; leave --grow out, "
           "or give a --depth\n");
   ExpectRefused({"delink", pseudo, Path("never"), "--depth", "5"},
                 ": the model has 4 blocks, fewer than --depth 5");

@@ -121,7 +121,7 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
       {{"train", kFile, "--threads", "0"}, "--threads: '0'"},
       {{"train", kFile, "--resume", "--overwrite"}, "excludes"},
       {{"train", kFile, "--trace", "x", "--trace-steps", "8:5"},
-       "--trace-steps: '8:5' says no steps; give a number of steps, or"},
+       "--trace-steps: '8:5' names no steps; give a number of steps, or"},
       {{"train", kFile, "--trace-steps", "5"}, "--trace"},
       {{"plan", kFile, "--trace", kFile, "--delay", "5ms"},
        "--delay: '5ms' says no link; give its latency in seconds and"},

@@ -68,19 +68,19 @@ TEST_F(ConvertCommand, WhatCannotBeIsRefused) {
   const struct {
     Words words;
     const char* says;
-  } cases[] = {{{Path("straight"), Path("there")}, "is there already"},
+  } cases[] = {{{Path("straight"), Path("there")}, "already exists"},
                {{Path("straight"), Path("x"), "--to", "delink"},
-                "is of the form 'delink' already"},
+                "is already of the form 'delink'"},
                {{Path("there"), Path("x"), "--to", "huggingface"},
-                "is of the form 'huggingface' already"},
+                "is already of the form 'huggingface'"},
                {{Path("there"), Path("x"), "--dtype", "bf16"},
-                "whose weights are fp32 whatever a run computes with"},
+                "which always stores fp32 weights"},
                {{Path("there"), Path("x"), "--threads", "2"},
-                "of the form 'delink', of which --threads says nothing"},
+                "the form 'delink' does not use --threads"},
                {{Path("there"), Path("x"), "--shard-size", "1GB"},
-                "of the form 'delink', of which --shard-size says nothing"},
+                "the form 'delink' does not use --shard-size"},
                {{Path("straight"), Path("x"), "--to", "llmc", "--threads", "2"},
-                "of the form 'llmc', of which --threads says nothing"},
+                "the form 'llmc' does not use --threads"},
                {{Path("corpus"), Path("x")}, "no checkpoint there"}};
   for (const auto& [words, says] : cases) {
     const Outcome outcome = ExpectRefused(With({"convert"}, words), says);

@@ -191,7 +191,8 @@ TEST_F(PlanProgram, AStepIsDrawnLaneByLane) {
   const Outcome train = RunDelink(TrainWords("homes", traced));
   unsetenv("DELINK_BUS");
   ASSERT_EQ(train.code, 0) << train.err;
-  EXPECT_THAT(train.err, HasSubstr("copies between homes are delayed"));
+  EXPECT_THAT(train.err,
+              HasSubstr("copies between device and host are delayed"));
   const Words words =
       With(homes, {"--trace", Path("homes.json"), "--bus", "1,1e12"});
   const Outcome plan = Succeed(PlanWords(words));

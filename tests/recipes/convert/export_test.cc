@@ -395,7 +395,7 @@ TEST_F(Export, AModelThatNoFamilyHasIsRefusedWithEachReason) {
   runs.Go({.sets = kShort, .out = "run", .until_step = 1});
   const std::string out = runs.Folder("out");
   EXPECT_THAT(Refused({.in = runs.Folder("run"), .out = out}),
-              AllOf(HasSubstr("no family of Hugging Face has this model"),
+              AllOf(HasSubstr("no Hugging Face family can express this model"),
                     HasSubstr("llama: model.qkv_bias"),
                     HasSubstr("qwen2: model.qk_norm"),
                     HasSubstr("qwen3: model.qkv_bias")));
@@ -405,7 +405,7 @@ TEST_F(Export, AModelThatNoFamilyHasIsRefusedWithEachReason) {
 TEST_F(Export, WhatIsThereIsNotReplaced) {
   EXPECT_THAT(
       Refused({.in = gpt_->Folder("run"), .out = gpt_->Folder("corpus")}),
-      HasSubstr("is there already"));
+      HasSubstr("already exists"));
 }
 
 }  // namespace

@@ -88,11 +88,11 @@ TEST(OutputFolder, OneFileOfItMayBeAllThatIsWanted) {
 TEST(OutputFolder, WhatIsThereStays) {
   const TempDir dir;
   ASSERT_TRUE(MakeDirectories(dir / "there").ok());
-  EXPECT_THAT(Refused(dir / "there"), HasSubstr("is there already"));
+  EXPECT_THAT(Refused(dir / "there"), HasSubstr("already exists"));
   // Of somebody else.
   ASSERT_TRUE(MakeDirectories(dir / "out.tmp").ok());
   ASSERT_TRUE(WriteFile(dir / "out.tmp/thesis", "years of work").ok());
-  EXPECT_THAT(Refused(dir / "out"), HasSubstr("no conversion that was cut"));
+  EXPECT_THAT(Refused(dir / "out"), HasSubstr("not an interrupted conversion"));
   EXPECT_THAT(*ListDirectory(dir / "out.tmp"), ElementsAre("thesis"));
 }
 
@@ -102,14 +102,14 @@ TEST(OutputFolder, OneThatIsWholeIsNotEmptied) {
   OutputFolder whole = Begun(dir / "out.tmp", kOrigin);
   ASSERT_TRUE(WriteFile(whole.path() + "/weights", "1 2 3").ok());
   ASSERT_TRUE(whole.Publish().ok());
-  EXPECT_THAT(Refused(dir / "out"), HasSubstr("no conversion that was cut"));
+  EXPECT_THAT(Refused(dir / "out"), HasSubstr("not an interrupted conversion"));
   EXPECT_THAT(*ListDirectory(dir / "out.tmp"),
               ElementsAre("delink.json", "weights"));
   // Nor a run that was killed, which leaves a lock as well.
   ASSERT_TRUE(MakeDirectories(dir / "run.tmp").ok());
   ASSERT_TRUE(WriteFile(dir / "run.tmp/lock", "").ok());
   ASSERT_TRUE(WriteFile(dir / "run.tmp/recipe.toml", "[model]").ok());
-  EXPECT_THAT(Refused(dir / "run"), HasSubstr("no conversion that was cut"));
+  EXPECT_THAT(Refused(dir / "run"), HasSubstr("not an interrupted conversion"));
   EXPECT_TRUE(PathExists(dir / "run.tmp/recipe.toml"));
 }
 

@@ -272,7 +272,7 @@ TEST(FamilyConfig, WhatOurModelCannotDoIsRefusedWithItsKeyAndTheReason) {
        "rope_scaling.factor: is missing"},
       {"llama",
        {{"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 1e4}}}},
-       "rope_parameters: is not what rope_theta and rope_scaling say"},
+       "rope_parameters: contradicts rope_theta and rope_scaling"},
       {"qwen3", {{"num_experts", 8}}, "num_experts: is 8"},
       {"mistral", {{"vocab_size", nullptr}}, "vocab_size: is missing"},
       {"mistral", {{"hidden_size", "wide"}}, "hidden_size: is \"wide\""},

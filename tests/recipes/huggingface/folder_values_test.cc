@@ -290,8 +290,8 @@ TEST_F(FolderValuesTest, AllThatIsWrongWithTensorsIsToldOnce) {
   folder.tensors["model.layers.3.mlp.up_proj.weight"].dtype = "I64";
   const std::string said = Refused(folder);
   for (const char* const part :
-       {"model.norm.weight: is missing, the model's is [32]",
-        "model.layers.2.mlp.up_proj.weight: is missing, the model's is [80, "
+       {"model.norm.weight: is missing; the model needs [32]",
+        "model.layers.2.mlp.up_proj.weight: is missing; the model needs [80, "
         "32]",
         "model.layers.1.self_attn.q_proj.weight: is [32, 48], but the model's "
         "is [48, 32]",

@@ -174,7 +174,7 @@ TEST_F(PlanOfOffload, SaysWhatWasLeftOpen) {
   EXPECT_THAT(fixed,
               AllOf(HasSubstr("auto: all \"auto\" planes device-resident, "
                               "the host updates 50%, those needed last, "),
-                    HasSubstr("where the device updates all "),
+                    HasSubstr("if the device updates everything "),
                     Not(HasSubstr("; with all"))));
   // Gradients go, and state stays as it is said.
   const std::string state = "state=\"device\"";
@@ -183,7 +183,7 @@ TEST_F(PlanOfOffload, SaysWhatWasLeftOpen) {
       Good({}, absl::StrCat(state, ",device=", all.account.total() - 1));
   EXPECT_EQ(some.stages[1].offload->found->place.state, 0);
   EXPECT_THAT(ToText(some, false),
-              HasSubstr("; with all of that device-resident "));
+              HasSubstr("; with all of that on the device "));
 }
 
 // A plan may be for another machine than this one.
@@ -216,7 +216,8 @@ TEST_F(PlanOfOffload, SaysWhyRatesAreAssumed) {
   const auto source = [](const Words& sets) {
     return Good(sets, "resident=0.5").stages[1].offload->rates;
   };
-  EXPECT_THAT(source({}), HasSubstr("since none are kept of this machine"));
+  EXPECT_THAT(source({}),
+              HasSubstr("since no rates of this machine are stored"));
   offload::MachineRates rates = RatesWith(1e9, 1e10);
   rates.matmul.pop_back();
   const std::string path = *offload::DefaultMachineRatesPath();
@@ -224,7 +225,7 @@ TEST_F(PlanOfOffload, SaysWhyRatesAreAssumed) {
   EXPECT_THAT(source({}), HasSubstr("measured, in " + path));
   EXPECT_THAT(source({"run.precision=bf16"}),
               AllOf(HasSubstr("assumed, "),
-                    HasSubstr(path + ": has no rate of products in bf16")));
+                    HasSubstr(path + ": has no rate of matmuls in bf16")));
   rates.device.name = "another";
   ASSERT_TRUE(offload::WriteMachineRates(rates, path).ok());
   EXPECT_THAT(source({}), AllOf(HasSubstr("assumed, "),
@@ -244,11 +245,11 @@ TEST_F(PlanOfOffload, UpdatesWhereItIsSooner) {
   EXPECT_THAT(ToText(slow_bus, false),
               AllOf(HasSubstr("bound by the bus to the "),
                     HasSubstr("rates: measured, in "),
-                    HasSubstr("where the device updates")));
+                    HasSubstr("if the device updates")));
   Keep(1e12, 1e6);
   const RunPlan slow_memory = Good({}, offload);
   EXPECT_EQ(slow_memory.stages[1].offload->found->place.host_updates, 0);
-  EXPECT_THAT(ToText(slow_memory, false), HasSubstr("where the host does"));
+  EXPECT_THAT(ToText(slow_memory, false), HasSubstr("if the host does"));
   const RunPlan told = Good({}, "update=\"host\"");
   EXPECT_THAT(ToText(told, false), HasSubstr("bound by the host's updates"));
   // Of what keys say only the update is open.

@@ -254,9 +254,10 @@ TEST_F(StepTraceTest, SaysWhatItCannotUse) {
   ASSERT_TRUE(Time("{ data = 2 }", nothing).ok());
   PlanOptions other = Options("{ pipeline = 2 }");
   other.trace = Path();
-  EXPECT_THAT(std::string(PlanRun(other, models).status().message()),
-              HasSubstr("no step in it is of one of this recipe's stages on 2 "
-                        "rank(s); trace the same recipe"));
+  EXPECT_THAT(
+      std::string(PlanRun(other, models).status().message()),
+      HasSubstr("none of its steps belongs to a stage of this recipe on 2 "
+                "rank(s); trace the same recipe"));
   for (const char* const text : {"no json", "{}", R"({"traceEvents": [{}]})"}) {
     ASSERT_TRUE(WriteFile(Path(), text).ok());
     EXPECT_THAT(std::string(PlanRun(other, models).status().message()),

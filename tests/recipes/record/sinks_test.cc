@@ -161,9 +161,9 @@ computing on cpu
 resuming after step 4
 source web: 75.0% of the samples; 12.8 k tokens, read 0.04 times
 source code: 25.0% of the samples; 1.28 k tokens, read 0.10 times; not validated on
-source code is new to the run: it begins at 0
-source old is not in the recipe: its 7 samples stay counted, and it goes on from there when it comes back
-the blend is another than in the checkpoint; from here on web 75.0%, code 25.0%
+source code is new to the run: it begins at its first sample
+source old is not in the recipe: its 7 samples stay counted, and it continues from there if it returns
+the blend differs from the checkpoint's; from here on web 75.0%, code 25.0%
 matmul peak, measured again: 3.00 MFLOP/s
 source code has ended: all its 10 samples have been read, and repeat = false
 from here on the samples are web 75.0%, code 0.0%
@@ -263,7 +263,7 @@ TEST(LogSink, OfOneCorpusOnlyThatItHasEnded) {
   const std::string head = "resuming after step 4\n";
   EXPECT_EQ(log.substr(log.find(head) + head.size()),
             "the corpus data/web has ended: all its 100 samples have been "
-            "read, and are from here on repeated, each epoch in another "
+            "read; from here on they are repeated, each epoch in another "
             "order\n");
 }
 

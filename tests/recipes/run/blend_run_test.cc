@@ -311,7 +311,7 @@ TEST_F(BlendRunTest, ASourceThatEndsIsLeftOutOrRepeatedAndTheLogSaysSo) {
   EXPECT_EQ(count("left", "source code has ended"), 1);
   EXPECT_EQ(count("left", "and repeat = false"), 1);
   EXPECT_EQ(count("repeated", "source code has ended"), 1);
-  EXPECT_EQ(count("repeated", "are from here on repeated"), 1);
+  EXPECT_EQ(count("repeated", "from here on they are repeated"), 1);
 }
 
 TEST_F(BlendRunTest, TheRunEndsWithItsLastSource) {
@@ -420,7 +420,7 @@ TEST_F(BlendRunTest, ASourceNeedsNoValidationButOneMustHaveIt) {
   const absl::Status status = runs_.Run({.out = "none"});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("no source has anything to validate on"));
+              HasSubstr("no source has a validation corpus"));
 }
 
 }  // namespace

@@ -145,7 +145,7 @@ TEST(CudaTrace, AFileHasTracksOfTheDevice) {
   EXPECT_GT(use["idle_in_step_us"], 0);
   EXPECT_TRUE(use.contains("behind_host_us") && use.contains("clock_error_us"));
   const std::string log = *ReadFile(RunFolder::Log(runs.Folder("run")));
-  EXPECT_THAT(log, ::testing::HasSubstr("ms the device was idle"));
+  EXPECT_THAT(log, ::testing::HasSubstr("ms the device was idle for"));
 }
 
 // By hand: what is idle, and where the host is the slower one.

@@ -230,7 +230,7 @@ TEST_P(GrowthRunTest, RunsBeginWithShallowOnes) {
   const absl::Status status =
       runs_.Run({.sets = deep, .out = "deep", .until_step = 1, .init = old});
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("grows by delink delink --depth N"));
+              HasSubstr("grow the checkpoint with delink delink --depth N"));
   const auto grown = OfflineDelink({.checkpoint = old,
                                     .out = runs_.Folder("grown"),
                                     .depth = 4,

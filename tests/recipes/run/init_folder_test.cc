@@ -314,7 +314,7 @@ TEST(ImportHuggingFace, WithoutATokenizerItSpeaksInIds) {
   const auto imported = model.Import("imported");
   ASSERT_TRUE(imported.ok()) << std::string(imported.status().message());
   ASSERT_EQ(imported->notes.size(), 1u);
-  EXPECT_THAT(imported->notes[0], HasSubstr("ids in place of text"));
+  EXPECT_THAT(imported->notes[0], HasSubstr("ids instead of text"));
   const auto tokenizer = LoadTokenizerFile(imported->to + "/tokenizer");
   ASSERT_TRUE(tokenizer.ok());
   EXPECT_EQ((*tokenizer)->vocab_size(), 257);

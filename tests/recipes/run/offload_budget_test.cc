@@ -225,7 +225,7 @@ TEST_F(OffloadBudget, WhatTheSwitchCannotHoldIsSaid) {
       ErrorOf({.sets = And(there, absl::StrCat(home, ",host=", host))}),
       AllOf(HasSubstr("stage[1].offload.host: "),
             HasSubstr(" of a machine, but the switch takes "),
-            HasSubstr("have more of that on the device (stage[0].offload")));
+            HasSubstr("keep more of that on the device (stage[0].offload")));
 }
 
 // And the host, also where the stage before has nothing on the device.
@@ -246,8 +246,8 @@ TEST_F(OffloadBudget, WhatCannotBeHeldIsSaid) {
   EXPECT_THAT(
       ErrorOf({.sets = And({}, "device=\"20KiB\"")}),
       AllOf(HasSubstr("stage[1].offload.device: 20.0 KiB, but even with "
-                      "everything host-resident that may be, a rank takes "),
-            HasSubstr(" more; raise it or more ranks")));
+                      "everything host-resident that can be, a rank takes "),
+            HasSubstr(" too much; raise it or use more ranks")));
   EXPECT_THAT(
       ErrorOf({.sets = And({"run.recompute=none"}, "device=\"20KiB\"")}),
       HasSubstr("recompute = \"norm+activation\""));
@@ -257,8 +257,8 @@ TEST_F(OffloadBudget, WhatCannotBeHeldIsSaid) {
   EXPECT_THAT(
       ErrorOf({.sets = And({}, "host=\"1KiB\",state=\"host\"")}),
       AllOf(HasSubstr("stage[1].offload.host: 1.0 KiB of a machine, but "),
-            HasSubstr(" have to be there, "),
-            HasSubstr("have more on the device")));
+            HasSubstr(" must be host-resident, "),
+            HasSubstr("keep more on the device")));
 }
 
 // A host's budget is of all of its ranks.
@@ -284,8 +284,8 @@ TEST_F(OffloadBudget, MoreThanTheMachineHasIsSaid) {
   // Nobody has said how much of it there may be.
   EXPECT_THAT(ErrorOf({.sets = And({"model.dim=32768", "model.layers=64"},
                                    "weights=\"host\",state=\"host\"")}),
-              AllOf(HasSubstr("out of memory of the host: stage real has "),
-                    HasSubstr(" host-resident, of all ranks of this machine")));
+              AllOf(HasSubstr("out of host memory: stage real needs "),
+                    HasSubstr(" for all ranks of this machine, which has ")));
 }
 
 // Budgets are no part of a checkpoint.

@@ -227,16 +227,16 @@ TEST(OffloadLimits, TheStageBeforeIsCountedAsItIsAtTheSwitch) {
     EXPECT_EQ(run(held - 1).code(), absl::StatusCode::kResourceExhausted);
     EXPECT_TRUE(PlanOf(within(held), ranks).ok());
     const auto refused = PlanOf(within(held - 1), ranks);
-    EXPECT_THAT(
-        std::string(refused.status().message()),
-        AllOf(HasSubstr("stage[1].offload.device: "),
-              HasSubstr("1 B more: stage pseudo is evaluated then as this "
-                        "one is; raise it, ")));
+    EXPECT_THAT(std::string(refused.status().message()),
+                AllOf(HasSubstr("stage[1].offload.device: "),
+                      HasSubstr("1 B too much: stage pseudo is then evaluated "
+                                "in this stage's layout; raise it, ")));
     if (ranks > 1) continue;
     EXPECT_TRUE(Checked(within(held)).ok());
-    EXPECT_THAT(std::string(Checked(within(held - 1)).message()),
-                AllOf(HasSubstr("stage[1].offload.device: "),
-                      HasSubstr("which is evaluated then as this one is, ")));
+    EXPECT_THAT(
+        std::string(Checked(within(held - 1)).message()),
+        AllOf(HasSubstr("stage[1].offload.device: "),
+              HasSubstr("which is then evaluated in this stage's layout, ")));
   }
 }
 

@@ -139,12 +139,13 @@ TEST(MuonGroups, WhatWouldGoUnheardIsRefused) {
                                  .overwrite = true})
                            .message());
   };
-  EXPECT_THAT(error_of("{match=\"*norm*\", momentum=0.5}"),
-              HasSubstr("optimizer.group[0].momentum: muon has it for matrices "
-                        "of blocks, and '*norm*' matches none"));
+  EXPECT_THAT(
+      error_of("{match=\"*norm*\", momentum=0.5}"),
+      HasSubstr("optimizer.group[0].momentum: muon uses it for matrices "
+                "of blocks, and '*norm*' matches none"));
   EXPECT_THAT(error_of("{match=\"*/bias\", betas=[0.5, 0.5]}, "
                        "{match=\"*/qkv/*\", betas=[0.5, 0.5]}"),
-              HasSubstr("optimizer.group[1].betas: muon has it for all but "
+              HasSubstr("optimizer.group[1].betas: muon uses it for all but "
                         "matrices of blocks, and '*/qkv/*' matches none"));
   EXPECT_EQ(error_of("{match=\"*\", betas=[0.5, 0.5], momentum=0.5}"), "");
 }

@@ -301,25 +301,26 @@ TEST_P(ForwardRanksTest, OnlyTheCheckpointsStageIsArranged) {
   for (const auto& [set, why] :
        std::vector<std::pair<std::string, std::string>>{
            {"stage.0.parallel.tensor=2",
-            "the checkpoint is of stage 1, and no other counts; give "
+            "the checkpoint was saved in stage 1, so only that stage can be "
+            "set; give "
             "stage.1.parallel"},
            {"stage.0.offload.weights=host", "give stage.1.offload"},
            {"stage.1.offload.weights=disc", "stage[1].offload.weights"},
            {"stage.1.offload.weight=host", "did you mean 'weights'?"},
            {"stage.1.offload.rows=[{match=\"blocks/9/*\",weights=\"host\"}]",
             "stage[1].offload.rows[0].match: 'blocks/9/*' matches no "
-            "parameter; names are as embed/token/weight"},
+            "parameter; an example of a name is embed/token/weight"},
            {sets + "zero=1",
-            "ranks have a checkpoint's weights together by tensor and "
-            "pipeline alone; leave zero out"},
+            "only tensor and pipeline divide a checkpoint's weights among "
+            "ranks; leave zero out"},
            {"stage.1.parallel={tensor=2,context=2}", "leave context out"},
            {sets + "tensor=0",
             "parallel.tensor is a whole number of at least 1, not the integer "
             "0"},
            {sets + "tensor=two", "not the string \"two\""},
            {"stage.1.parallel=2", "expected a table"},
-           {"stage.1.parallelism=2", "may be another: stage.1.parallel.tensor"},
-           {"stage.1.parallel", "may be another: stage.1.parallel.tensor"},
+           {"stage.1.parallelism=2", "can be set: stage.1.parallel.tensor"},
+           {"stage.1.parallel", "can be set: stage.1.parallel.tensor"},
            {sets + "pipeline=9", "use at most pipeline"}}) {
     const absl::Status status = RunRanks(1, [&, set = set](Communicator& comm) {
       return Evaluate(Options({set}), BuiltInModels(), comm).status();
@@ -358,8 +359,8 @@ TEST_P(ForwardRanksTest, ThatDoNotMultiplyOut) {
     return Evaluate(Options({"data.seq=8"}), BuiltInModels(), comm).status();
   });
   EXPECT_THAT(std::string(other.message()),
-              HasSubstr("--set data.seq=8: of a checkpoint's recipe only "
-                        "where its weights are may be another: "
+              HasSubstr("--set data.seq=8: of a checkpoint's recipe only the "
+                        "placement of weights can be set: "
                         "stage.1.parallel.tensor, stage.1.parallel.pipeline "
                         "and stage.1.offload"));
 }

@@ -148,7 +148,7 @@ TEST_P(LoglikelihoodTest, WrongLinesAreNamed) {
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("pairs.jsonl:1: the line has no `continuation`"),
                     HasSubstr("pairs.jsonl:2: the line is no JSON object"),
-                    HasSubstr("pairs.jsonl:3: the line has a `text`, and"),
+                    HasSubstr("pairs.jsonl:3: the line has a `text` and"),
                     HasSubstr("pairs.jsonl:4: the line has no `text`")));
   ASSERT_TRUE(WriteFile(File(), "\n").ok());
   EXPECT_THAT(std::string(Evaluate(self).status().message()),

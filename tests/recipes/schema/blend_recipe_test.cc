@@ -132,14 +132,13 @@ TEST(BlendRecipe, ProblemsAreSaidAtTheirPlace) {
             "'web' already");
   EXPECT_EQ(ErrorOf(Blended("../code/train/", "web/train")),
             "gpt.toml:17:1: data.source[1].train: is the corpus of source "
-            "'web' already; give that one more weight");
-  EXPECT_EQ(
-      ErrorOf(Blended("batch = 8", "batch = 8\ntrain = \"x\"")),
-      "gpt.toml:10:1: data.train: there are [[data.source]] tables, which "
-      "have a key of their own for it; leave this one out");
+            "'web' already; raise the weight of that source instead");
+  EXPECT_EQ(ErrorOf(Blended("batch = 8", "batch = 8\ntrain = \"x\"")),
+            "gpt.toml:10:1: data.train: the recipe has [[data.source]] tables; "
+            "set this key in them and leave it out here");
   EXPECT_EQ(ErrorOf(Blended("batch = 8", "batch = 8\nvalidation = \"x\"")),
-            "gpt.toml:10:1: data.validation: there are [[data.source]] tables, "
-            "which have a key of their own for it; leave this one out");
+            "gpt.toml:10:1: data.validation: the recipe has [[data.source]] "
+            "tables; set this key in them and leave it out here");
 }
 
 TEST(BlendRecipe, ProblemsOfAStagesBlend) {

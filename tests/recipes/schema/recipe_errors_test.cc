@@ -87,27 +87,29 @@ TEST(Recipe, PipelinesThatTheModelCannotBeCutFor) {
   const std::string of_layers = "stage[0].parallel.layers: ";
   expect({layers + "[2,1,1]", pipeline + "2"},
          of_layers +
-             "3 numbers, but pipeline 2 makes 2 pieces; give 2, or [] to have "
-             "the model cut by cost");
-  expect({layers + "[2,1]", pipeline + "2"},
-         of_layers +
-             "add up to 3, but the stage visits 4 blocks; number 1 would be 2, "
-             "not 1");
+             "3 numbers, but pipeline 2 makes 2 pieces; give 2, or [] to "
+             "divide the model by cost");
+  expect(
+      {layers + "[2,1]", pipeline + "2"},
+      of_layers +
+          "add up to 3, but the stage visits 4 blocks; number 1 should be 2, "
+          "not 1");
   expect({layers + "[1,1]", pipeline + "2", "stage.0.depth=1"},
          of_layers +
-             "add up to 2, but the stage visits 1 block; number 1 would be 0, "
+             "add up to 2, but the stage visits 1 block; number 1 should be 0, "
              "not 1");
-  expect({layers + "[4,1,1]", pipeline + "3"},
-         of_layers +
-             "add up to 6, but the stage visits 4 blocks; number 0 would be 2, "
-             "not 4");
+  expect(
+      {layers + "[4,1,1]", pipeline + "3"},
+      of_layers +
+          "add up to 6, but the stage visits 4 blocks; number 0 should be 2, "
+          "not 4");
   expect({layers + "[2,3,2,2]", pipeline + "4"},
          of_layers +
-             "add up to 9, but the stage visits 4 blocks; make them fewer");
+             "add up to 9, but the stage visits 4 blocks; use smaller numbers");
   expect({layers + "[2,0,2]", pipeline + "3"},
          of_layers +
-             "number 1 is 0; only the first and the last piece may be without "
-             "blocks, which have the embedding and the head");
+             "number 1 is 0; only the first and the last piece may have no "
+             "blocks, because they have the embedding and the head");
   EXPECT_EQ(ErrorOf(Parse(kSample, {layers + "[2,-1]"})),
             "--set stage.0.parallel.layers=[2,-1]:1:8: " + of_layers +
                 "-1 is out of range: 0 to 16777216");
@@ -115,11 +117,12 @@ TEST(Recipe, PipelinesThatTheModelCannotBeCutFor) {
          of_layers + "expected a list of integers, got the integer 2");
   expect({"stage.1.parallel.pipeline=4", "stage.0.depth=1"},
          "stage[1].parallel.pipeline: 4 pieces (pipeline 4), but at the switch "
-         "stage[0] is laid out so first, which has 3 layers: 1 block, "
+         "stage[0] is first laid out in these pieces and has only 3 layers: 1 "
+         "block, "
          "embedding, head; at most pipeline 3");
   expect({"run.order=layer", pipeline + "2"},
-         "run.order: \"layer\" is for one rank's layers alone; in a pipeline "
-         "(2) a schedule orders micro-batches, so leave the key out");
+         "run.order: \"layer\" needs all layers on one rank; in a pipeline "
+         "(2) the schedule orders micro-batches, so leave the key out");
 }
 
 TEST(Recipe, WhatDoesNotDivideOverRanks) {
@@ -262,18 +265,17 @@ constexpr Case kCases[] = {
      "gpt.toml:26:20: stage[1].offload.host: expected a size as \"20GiB\", got "
      "the integer 0"},
     {"share = \"none\"", "offload = { device = \"1GiB\", resident = 0.5 }",
-     "gpt.toml:26:30: stage[1].offload.resident: how much stays is said twice: "
-     "give either the share that stays, or `device`, the bytes that it may "
-     "take"},
+     "gpt.toml:26:30: stage[1].offload.resident: offload.device also decides "
+     "how much stays on the device; give only one of the two"},
     {"share = \"none\"", "offload = { host = 5, state = \"auto\" }",
-     "gpt.toml:26:23: stage[1].offload.state: \"auto\" needs a budget: say "
-     "offload.device, the bytes that a rank may have of its device, or "
+     "gpt.toml:26:23: stage[1].offload.state: \"auto\" needs a budget: set "
+     "offload.device, the bytes of device memory that a rank may use, or give "
      "\"device\" or \"host\" here"},
     {"share = \"none\"",
      "offload = { rows = [{ match = \"*\", weights = \"auto\" }] }",
      "gpt.toml:26:36: stage[1].offload.rows[0].weights: \"auto\" needs a "
-     "budget: say offload.device, the bytes that a rank may have of its "
-     "device, or \"device\" or \"host\" here"},
+     "budget: set offload.device, the bytes of device memory that a rank may "
+     "use, or give \"device\" or \"host\" here"},
     {"share = \"none\"", "parallel = { expert = 2 }",
      "gpt.toml:26:14: stage[1].parallel.expert: expert parallelism comes with "
      "a later version; for now only 1"},
@@ -329,13 +331,13 @@ constexpr Case kCases[] = {
      "gpt.toml:26:9: stage[1].depth: 0 is out of range: at least 1"},
     {"share = \"none\"", "depth = 3",
      "gpt.toml:26:1: stage[1].depth: 3 is fewer than the 4 blocks that "
-     "stage[0] visits; a later stage visits as many or more"},
+     "stage[0] visits; a later stage must visit at least as many"},
     {"share = \"none\"", "grow = \"copy\"",
      "gpt.toml:26:1: stage[1].grow: stage[0] visits all 4 blocks that this one "
-     "does, so nothing grows; leave the key out"},
+     "does, so no blocks are added; leave the key out"},
     {"share = \"all\"", "depth = 1\ngrow = \"zero\"",
      "gpt.toml:22:1: stage[0].grow: the first stage begins with initial "
-     "weights, so nothing grows; leave the key out"},
+     "weights, so no blocks are added; leave the key out"},
     {"share = \"all\"", "share = \"groups:2\"\ndepth = 2",
      "gpt.toml:21:1: stage[0].share: attention \"groups:2\" has 2 sets, but "
      "the stage visits blocks of only 1 of them (0,1); give it fewer sets, or "
@@ -355,9 +357,9 @@ constexpr Case kCases[] = {
      "\"adamw\" would divide by 0 in fp32; give at least 1.2e-38, or leave the "
      "key out"},
     {"lr = 1e-3", "kind = \"muon\"\nlr = 0\nadamw_lr = 1e-3",
-     "gpt.toml:15:1: optimizer.adamw_lr: 0.001 would train nothing: with lr 0 "
-     "the schedule is 0 for all; give lr, and hold matrices still by a group "
-     "with lr_scale = 0"}};
+     "gpt.toml:15:1: optimizer.adamw_lr: 0.001 has no effect, because lr 0 "
+     "makes every learning rate 0; set lr, and freeze matrices with a group "
+     "that has lr_scale = 0"}};
 INSTANTIATE_TEST_SUITE_P(All, Spoil, ::testing::ValuesIn(kCases));
 
 TEST(RecipeErrors, TheLeastEpsIsTaken) {
@@ -384,20 +386,20 @@ TEST(RecipeErrors, LaterStagesKeepTheirBlocks) {
                                     "stage.1.visit=even"})),
             "--set stage.1.depth=3: stage[1].depth: the stage visits blocks "
             "0,1,3, but not block 2, which stage[0] visits; \"even\" keeps all "
-            "where the depth is a multiple of the one before");
+            "if the depth is a multiple of the previous depth");
   EXPECT_EQ(ErrorOf(Parse(kSample, {"stage.0.depth=2", "stage.1.depth=2",
                                     "stage.1.visit=even"})),
             "--set stage.1.visit=even: stage[1].visit: the stage visits blocks "
             "0,2, but not block 1, which stage[0] visits; \"even\" keeps all "
-            "where the depth is a multiple of the one before");
+            "if the depth is a multiple of the previous depth");
 }
 
 TEST(RecipeErrors, CalibrationMeasuresNoNewBlocks) {
   EXPECT_EQ(
       ErrorOf(Parse(kSample, {"stage.0.depth=2", "stage.1.state=calibrated"})),
       "--set stage.1.state=calibrated: stage[1].state: \"calibrated\" "
-      "measures shares of a shared gradient, which new blocks had none "
-      "of; where the depth grows use \"scale\", \"copy\" or \"reset\"");
+      "measures each block's share of a shared gradient, and new blocks have "
+      "none; if the depth grows, use \"scale\", \"copy\" or \"reset\"");
 }
 
 TEST(RecipeErrors, LaterStageCannotLink) {
@@ -405,8 +407,8 @@ TEST(RecipeErrors, LaterStageCannotLink) {
       ErrorOf(Parse(kSample, {"stage.0.share=groups:2",
                               "stage.1.share={mlp=\"cycle:2\"}"})),
       "--set stage.1.share={mlp=\"cycle:2\"}: stage[1].share: mlp \"cycle:2\" "
-      "links layers that stage[0] \"groups:2\" had apart; a later stage can "
-      "only cut links");
+      "shares weights between layers that do not share them in stage[0] "
+      "\"groups:2\"; a later stage can only remove sharing");
 }
 
 TEST(RecipeErrors, EveryProblemIsToldAtOnceInOrder) {
@@ -523,12 +525,11 @@ TEST_F(Files, APathOfTheCommandLineMayLieInTheCurrentFolder) {
   std::filesystem::create_directories(folder_ / "text");
   const auto both = ReadRecipe(good, {"data.train=text"}, {GptKind()});
   std::filesystem::current_path(before);
-  EXPECT_EQ(ErrorOf(set),
-            "--set data.train=text: data.train: there is no " +
-                (folder_ / "text").string() +
-                ": paths of a recipe are relative to its folder; the one in "
-                "the current folder is " +
-                (folder_ / "here/text").string());
+  EXPECT_EQ(ErrorOf(set), "--set data.train=text: data.train: there is no " +
+                              (folder_ / "text").string() +
+                              ": a path in a recipe is relative to the "
+                              "recipe's folder; the current folder has " +
+                              (folder_ / "here/text").string());
   ASSERT_TRUE(both.ok()) << both.status();
   EXPECT_EQ(both->data.train, (folder_ / "text").string());
 }
@@ -569,7 +570,7 @@ TEST_F(Files, Empty) {
 TEST_F(Files, TooLarge) {
   const std::string path = Write("large.toml", std::string(2 << 20, '#'));
   EXPECT_EQ(ErrorOf(Read(path)),
-            path + ": larger than 1 MiB, which is no recipe");
+            path + ": larger than 1 MiB, too large for a recipe");
 }
 
 TEST_F(Files, NotReadable) {

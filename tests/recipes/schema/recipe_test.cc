@@ -213,7 +213,7 @@ TEST(CheckWorld, OfAPlanNothingWasStarted) {
   const Recipe recipe = Sample({"stage.1.parallel.data=4"});
   EXPECT_EQ(CheckWorld(recipe, 2, true).status().message(),
             "--set stage.1.parallel.data=4: stage[1].parallel: data 4 = 4 "
-            "ranks, but the plan is of 2; give --ranks 4, or leave "
+            "ranks, but the plan is for 2; give --ranks 4, or leave "
             "parallel.data out");
 }
 
@@ -263,7 +263,7 @@ TEST(CheckWorld, RanksOfAPipelineMultiplyOut) {
   EXPECT_EQ(WorldError(recipe, 5),
             needs + "mpirun started 5; start it with mpirun -np 4 or 6");
   EXPECT_EQ(CheckWorld(recipe, 3, true).status().message(),
-            needs + "the plan is of 3; give --ranks 2 or 4");
+            needs + "the plan is for 3; give --ranks 2 or 4");
 }
 
 TEST(CheckWorld, StagesMayArrangeTheirRanksOtherwise) {
@@ -312,7 +312,7 @@ TEST(CheckWorld, InterleavedMicroBatchesAreAMultiple) {
   EXPECT_TRUE(CheckWorld(Sample(sets), 2).ok());
   EXPECT_EQ(WorldError(Sample(sets), 4),
             "--set stage.1.batch=12: stage[1].batch: 12 is 3 micro-batches a "
-            "rank (data 2 x micro_batch 2), but schedule \"interleaved\" takes "
+            "rank (data 2 x micro_batch 2), but schedule \"interleaved\" needs "
             "a multiple of pipeline 2 (stage[1]); use 8 or 16, or micro_batch "
             "1");
   // As long as nothing says how large, it is one that does.
@@ -327,9 +327,9 @@ TEST(CheckWorld, InterleavedMicroBatchesAreAMultiple) {
                          "stage.1.parallel.schedule=1f1b", "stage.1.batch=2"}),
                  2),
       "--set stage.1.batch=2: stage[1].batch: 2 is 1 micro-batch a "
-      "rank (data 1 x micro_batch 2), but at the switch stage[0] goes through "
-      "a batch of stage[1], and its schedule \"interleaved\" takes a multiple "
-      "of pipeline 2 (stage[0]); use 4, or micro_batch 1");
+      "rank (data 1 x micro_batch 2), but at the switch stage[0] evaluates a "
+      "batch of stage[1], and its schedule \"interleaved\" needs a multiple of "
+      "pipeline 2 (stage[0]); use 4, or micro_batch 1");
 }
 
 TEST(CheckWorld, LayoutsOfStagesThatAreOverAreNotLookedAt) {
