@@ -121,8 +121,8 @@ TEST_F(BadInput, RanksThatAreStartedUnlike) {
       {{"eval", Path("straight"), "--data", Path("corpus")},
        "error: rank 1: this rank was started with 'delink eval' by delink "},
       {{"train", "--no-such-option"},
-       "error: rank 1: this rank was started with what is no command (delink "
-       "train: "},
+       "error: rank 1: this rank was started with arguments that are not a "
+       "command (delink train: "},
   };
   for (const Row& row : rows) {
     const Outcome outcome = MpirunDelinkUnlike(train, row.second);
@@ -257,13 +257,13 @@ TEST_F(BadInput, Reports) {
   Check({
       {{"report", Path("nowhere"), "--out", out}, {"nowhere"}},
       {{"report", Path("corpus"), "--out", out},
-       {"corpus: is no run", "recipe.toml", "delink train"},
+       {"corpus: is not a run", "recipe.toml", "delink train"},
        [] {},
        1},
       {{"report", run, "--out", Path("nowhere/report.html")},
        {"nowhere/report.html: there is no folder", "another --out"}},
       {{"report", run, "--out", Path("straight/metrics.jsonl")},
-       {"is no HTML page", "another --out"}},
+       {"is not an HTML page", "another --out"}},
       {{"report", run}, {"--out"}},
       OnRanks(2, {{"report", run, "--out", out},
                   {"one process", "without mpirun"}}),

@@ -150,9 +150,10 @@ TEST(Usage, WhatIsWrongIsNamedWithTheNearestThatIsKnown) {
       {{"convert", "/etc", "x", "--to", "gguf"}, "gguf not in"},
       {{"convert", "/etc", "x", "--dtype", "fp8"}, "fp8 not in"},
       {{"convert", "/etc", "x", "--shard-size", "5"},
-       "--shard-size: '5' is no size; give one from 1KB up, such as 5GB"},
+       "--shard-size: '5' is not a size; give one of at least 1KB, such as "
+       "5GB"},
       {{"convert", "/etc", "x", "--shard-size", "nanGB"},
-       "--shard-size: 'nanGB' is no size"},
+       "--shard-size: 'nanGB' is not a size"},
       {{"eval", "/etc", "--batches", "2"}, "--batches requires --data"},
       {{"eval", "/etc", "--data", "/etc", "--choices", kFile},
        "--data excludes --choices"},

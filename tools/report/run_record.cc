@@ -103,12 +103,12 @@ void FindState(RunRecord* run) {
   if (!CheckNobodyLives(ranks).ok()) {
     run->state = RunState::kRunning;
     run->notes.push_back(
-        absl::StrCat("is still at work: this is as far as ", got));
+        absl::StrCat("is still running; this page shows it up to ", got));
   } else if (PathExists(ranks)) {
     run->state = RunState::kDied;
     run->notes.push_back(
         absl::StrCat("died after ", got,
-                     ", or its machine did; --resume goes on from its newest "
+                     ", or its machine did; --resume continues from its newest "
                      "checkpoint"));
   } else if (steps.empty()) {
     run->state = RunState::kEmpty;
@@ -124,7 +124,7 @@ void FindState(RunRecord* run) {
   }
   if (PathExists(RunFolder::Diagnosis(run->folder))) {
     run->notes.emplace_back(
-        "had steps that were not finite, or outliers: see diagnosis/ in its "
+        "had steps with non-finite values, or outliers: see diagnosis/ in its "
         "folder");
   }
 }
@@ -160,7 +160,7 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& folder) {
     if (!names.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
           folder,
-          ": is no run: it has neither recipe.toml nor metrics.jsonl nor "
+          ": is not a run: it has neither recipe.toml nor metrics.jsonl nor "
           "checkpoints/; name the --out of a delink train"));
     }
     run.notes.emplace_back("the folder is empty");

@@ -83,7 +83,9 @@ inline constexpr char kVersionFlag[] = "--version";
 inline constexpr char kVersionHelp[] = "print the version and exit";
 
 // DIR and CHECKPOINT, as every command understands them.
-inline constexpr char kCorpusHelp[] = "a corpus, or its train or validation";
+inline constexpr char kCorpusHelp[] =
+    "a corpus, or its train or validation "
+    "folder";
 inline constexpr char kCheckpointHelp[] =
     "a step folder, or a run folder (its newest whole checkpoint)";
 
