@@ -37,7 +37,7 @@ TEST_F(BadInput, Recipes) {
                   {"stage[1].parallel", "start it with mpirun -np 1"}}),
       {Set("optimizer.group=[{match=\"blocks/0/attn/qkv/wight\"}]"),
        {"optimizer.group[0].match", "matches no parameter",
-        "near names are blocks/0/attn/qkv/weight"}},
+        "similar names are blocks/0/attn/qkv/weight"}},
       {Set("optimizer.group=[{match=\"blocks/1/*\", lr_scale=0.5}]"),
        {"stage[0].share", "share weights, but groups give them lr_scale"}},
       {TrainWords("never", {"--set", "optimizer.kind=muon", "--set",
@@ -356,8 +356,8 @@ TEST_F(BadInput, AFullDiskKeepsTheOlderCheckpoint) {
   words[3] = run;
   const Outcome outcome = RunDelink(words);
   EXPECT_EQ(outcome.code, 1) << outcome.err;
-  for (const char* says : {"step-00000010", "No space left",
-                           "older checkpoints are as they were"}) {
+  for (const char* says :
+       {"step-00000010", "No space left", "older checkpoints are unchanged"}) {
     EXPECT_THAT(outcome.err, HasSubstr(says));
   }
   const nlohmann::json whole = Json({"inspect", run, "--json"});

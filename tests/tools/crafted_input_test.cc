@@ -198,7 +198,7 @@ TEST_F(CraftedInput, CraftedCorpora) {
                VirtualOver(f, "/documents", other, "/documents");
              })},
       {{"data", "check", Path("y-virtual")},
-       {"shard-00000.h5: /tokens", "in place of having it", theirs},
+       {"shard-00000.h5: /tokens", "instead of holding it", theirs},
        craft("y-virtual", "shard-00000.h5",
              [&](hid_t f) { VirtualOver(f, "/tokens", other, "/tokens"); })},
       {TrainOn("y-shard"),

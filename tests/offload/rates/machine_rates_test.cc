@@ -122,7 +122,7 @@ TEST(MachineRates, AMissingFileSaysWhatToRun) {
   EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(std::string(none.message()),
             dir / "no.json" +
-                ": nobody has measured this machine's rates yet; run delink "
+                ": this machine's rates have not been measured yet; run delink "
                 "bench --suite machine --device cuda");
 }
 
@@ -135,7 +135,7 @@ TEST(MachineRates, AnotherDevicesFileIsNotTaken) {
     const absl::Status foreign = ReadMachineRates(path, other).status();
     EXPECT_EQ(foreign.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(std::string(foreign.message()),
-              path + ": has the rates of cuda 'Abacus 9', and this is " +
+              path + ": has the rates of cuda 'Abacus 9', but this is " +
                   other.kind + " '" + other.name +
                   "'; run delink bench --suite machine" +
                   (other.kind == "cpu" ? "" : " --device cuda"));
@@ -160,9 +160,9 @@ TEST(MachineRates, WhatIsDamagedIsToldByName) {
       {With("/pinned", 3), "has a missing or wrong value"},
       {With("/threads", "many"), "has a missing or wrong value"},
       {With("/pinned/to_host_bytes_per_s", 0),
-       "to_host_bytes_per_s is 0, which is no rate"},
+       "to_host_bytes_per_s is 0, but must be above 0 and finite"},
       {With("/host_memory/triad_bytes_per_s", -1e9),
-       "triad_bytes_per_s is -1e+09, which is no rate"},
+       "triad_bytes_per_s is -1e+09, but must be above 0 and finite"},
       {With("/updates/0/parameters_per_s", nullptr),
        "has a missing or wrong value"},
       {With("/updates/0/master", "half"), "master is 'half'"},
