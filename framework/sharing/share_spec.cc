@@ -77,7 +77,7 @@ absl::StatusOr<ShareSpec> ParseShareSpec(std::string_view text) {
                             ParseSharePolicy(item.substr(equals + 1)));
     if (!spec.parts.emplace(part, policy).second) {
       return absl::InvalidArgumentError(
-          absl::StrFormat("'%s' names %s twice; name it once", text, part));
+          absl::StrFormat("'%s' names %s twice", text, part));
     }
     begin = end + 1;
   }
@@ -122,8 +122,7 @@ absl::Status CheckSharePolicy(const SharePolicy& policy, int64_t layers) {
   }
   if (groups && layers % policy.n != 0) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "%s does not divide %d layers evenly; use a divisor of that number",
-        ToString(policy), layers));
+        "%s does not divide %d layers", ToString(policy), layers));
   }
   return absl::OkStatus();
 }

@@ -102,8 +102,7 @@ void FindState(RunRecord* run) {
           : absl::StrFormat("step %.0f of %.0f", last, run->planned_steps);
   if (!CheckNobodyLives(ranks).ok()) {
     run->state = RunState::kRunning;
-    run->notes.push_back(
-        absl::StrCat("is still running; this page shows it up to ", got));
+    run->notes.push_back(absl::StrCat("is still running; shown up to ", got));
   } else if (PathExists(ranks)) {
     run->state = RunState::kDied;
     run->notes.push_back(
