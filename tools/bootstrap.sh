@@ -7,17 +7,17 @@ usage() {
   cat <<'TXT'
 usage: tools/bootstrap.sh --cuda [--headers] [--all] [--prefix DIR]
 
-Makes a CUDA 13 toolkit out of NVIDIA's wheels on PyPI, outside the source tree:
-compiler, runtime, cuBLASLt, cuDNN with its C++ front end, NCCL; about 1 GB to
-download and 1.5 GB on disk. Brings only what the installed toolkit lacks (the
-one of CUDAToolkit_ROOT, CUDA_PATH or the nvcc in PATH) and what is not there
-already, so that it may be called again. CMake finds it in the default folder;
-elsewhere, set CUDAToolkit_ROOT to DIR. Needs python3-pip.
+Installs a CUDA 13 toolkit from NVIDIA's wheels on PyPI, outside the source
+tree: compiler, runtime, cuBLASLt, cuDNN with its C++ front end, and NCCL; about
+1 GB to download and 1.5 GB on disk. Installs only what is missing, both in DIR
+and in an installed toolkit (CUDAToolkit_ROOT, CUDA_PATH or the nvcc in PATH),
+so it may be called again. CMake finds the default folder; for another one, set
+CUDAToolkit_ROOT to DIR. Needs python3-pip.
 
-  --headers      only what the emulated device of the tests includes (26 MB),
-                 and the front end where cuDNN is installed
-  --all          as if no toolkit were installed
-  --prefix DIR   where to (default: ${XDG_CACHE_HOME:-~/.cache}/delink/cuda-13)
+  --headers      only the headers that the tests' emulated device needs (26 MB),
+                 and the front end if cuDNN is installed
+  --all          install everything, as if there were no installed toolkit
+  --prefix DIR   target (default: ${XDG_CACHE_HOME:-~/.cache}/delink/cuda-13)
   --help         this text
 TXT
 }
@@ -103,7 +103,8 @@ if [[ -d $stamps ]]; then
   mapfile -t there < <(ls "$stamps")
   for name in "${there[@]}"; do
     [[ $(pinned "${name%%==*}") != "$name" ]] || continue
-    echo "bootstrap.sh: $prefix has $name; bringing all of it anew"
+    echo "bootstrap.sh: $prefix has $name, another version;" \
+      "installing everything again"
     earlier=("${there[@]%%==*}")
     rm -rf "$prefix"
     break
@@ -121,17 +122,17 @@ fi
 
 if [[ $(uname -sm) != "Linux x86_64" ]]; then
   echo "bootstrap.sh: wheels are pinned for Linux on x86-64 only; install a" \
-    "CUDA 13 toolkit and name it by CUDAToolkit_ROOT" >&2
+    "CUDA 13 toolkit and set CUDAToolkit_ROOT to it" >&2
   exit 1
 fi
 python=/usr/bin/python3
 if ! "$python" -m pip --version >/dev/null 2>&1; then
   echo "bootstrap.sh: pip is missing; install python3-pip" \
-    "(tools/install_deps.sh --tests brings it)" >&2
+    "(tools/install_deps.sh --tests installs it)" >&2
   exit 1
 fi
 
-echo "bootstrap.sh: bringing ${lacking[*]} to $prefix"
+echo "bootstrap.sh: installing ${lacking[*]} in $prefix"
 mkdir -p "$stamps"
 fresh=$(mktemp -d "$prefix/.fresh-XXXXXX")
 trap 'rm -rf "$fresh"' EXIT

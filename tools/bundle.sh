@@ -9,10 +9,11 @@ usage: tools/bundle.sh [--build DIR] [--out FILE.tar.gz | --out DIR]
 
 Makes a relocatable copy of a build: the delink program, the tests that need a
 GPU, every shared library they use but libc and CUDA's, Open MPI's runtime files
-and the recipes. It runs on any x86-64 Linux with a libc as new as this one; for
-the GPU it needs there a driver, cuBLASLt and cuDNN. Needs patchelf.
+and the recipes. The copy runs on any x86-64 Linux whose libc is at least as new
+as this one; to use a GPU it needs a driver, cuBLASLt and cuDNN there. This
+script needs patchelf.
 
-  --build DIR   what was built (default: build/release)
+  --build DIR   folder of the build (default: build/release)
   --out PATH    an archive or a new folder (default: build/delink-bundle.tar.gz)
   --help        this text
 TXT
@@ -36,15 +37,16 @@ done
 
 fail() { echo "bundle.sh: $*" >&2; exit 1; }
 [[ -x $build/tools/delink ]] ||
-  fail "no delink in $build; build it first, or name a build by --build"
+  fail "no delink in $build; build it first, or give a build by --build"
 command -v patchelf >/dev/null ||
-  fail "patchelf is missing; tools/install_deps.sh --tests brings it"
+  fail "patchelf is missing; tools/install_deps.sh --tests installs it"
 if [[ -s $build/tests/cuda_build/gpu_tests.txt ]] &&
   grep -q '^DELINK_CUDA_ARCHITECTURES:.*=AUTO$' "$build/CMakeCache.txt"; then
-  echo "bundle.sh: has kernels for this machine's GPUs alone; build with" \
-    "-DDELINK_CUDA_ARCHITECTURES=ALL for any" >&2
+  echo "bundle.sh: the build has kernels only for this machine's GPUs; for" \
+    "all GPUs build with -DDELINK_CUDA_ARCHITECTURES=ALL" >&2
 fi
-[[ $out == *.tar.gz || ! -e $out ]] || fail "$out exists"
+[[ $out == *.tar.gz || ! -e $out ]] ||
+  fail "$out exists; remove it, or choose another --out"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

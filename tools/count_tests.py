@@ -1,13 +1,13 @@
 """Adds up test results: count_tests.py [--took PART=SECONDS,CPU_SECONDS]...
 [--budget MINUTES] NAME=REPORT...
 
-Each REPORT is what `ctest --output-junit` wrote. A GoogleTest or unittest
-program counts with every case inside it, any other test as one. A report that
-is absent (its build failed) and a program that died count as one failure. Names
-what failed, what was skipped and what took longest, repeats what lints note
-("note: ..."), and says how long the parts of it all took beside what they may;
-the last line is 'N passed, N failed, N skipped'. Exits 1 when something failed, not when it took
-long.
+Each REPORT is a file written by `ctest --output-junit`. Every case of a
+GoogleTest or unittest program counts; any other test counts as one. A missing
+report (its build failed) and a program that died count as one failure each.
+Prints the failed, skipped and slowest tests, the notes of lints ("note: ..."),
+and how long the parts took, compared with the budget. The last line is 'N
+passed, N failed, N skipped'. Exits with 1 if something failed, but not if the
+budget was exceeded.
 """
 
 import argparse

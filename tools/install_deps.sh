@@ -7,10 +7,10 @@ usage() {
   cat <<'TXT'
 usage: tools/install_deps.sh [--tests] [--quickstart]
 
-Installs what building and running Delink needs, from Debian 12 packages; only
-those that are missing. Runs as root, or asks sudo.
+Installs the missing ones of the Debian 12 packages that building and running
+Delink needs. Needs root; otherwise it uses sudo.
 
-  --tests        also what the tests, the lints and the sanitizers need
+  --tests        also packages for the tests, the lints and the sanitizers
   --quickstart   also the text that tools/quickstart.sh trains on
   --help         this text
 TXT
@@ -53,10 +53,10 @@ missing_packages() {
 
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
   cat >&2 <<TXT
-install_deps.sh: this system has no apt (Debian 12 is what Delink is tested on).
-Install by hand what corresponds to
+install_deps.sh: this system has no apt (Delink is tested on Debian 12).
+Install by hand your system's equivalents of
   ${packages[*]}
-then build with: cmake --preset release && cmake --build --preset release
+Then build with: cmake --preset release && cmake --build --preset release
 TXT
   exit 1
 fi

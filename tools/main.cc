@@ -43,8 +43,8 @@ int Written(int code) {
 std::string StartedWith(const tools::CommandLine& line,
                         const char* const* argv) {
   if (line.command) return absl::StrCat("'delink ", argv[1], "'");
-  if (line.exit_code == 0) return "a question for help";
-  return absl::StrCat("what is no command (",
+  if (line.exit_code == 0) return "--help or --version";
+  return absl::StrCat("arguments that are not a command (",
                       line.text.substr(0, line.text.find('\n')), ")");
 }
 

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""Trains the same runs with two builds and holds their bits against each other.
+"""Trains the same runs with two builds and compares the results bit for bit.
 
   tools/same_bits.py OLD NEW [--runs N] [--seed S] [--keep DIR]
 
-OLD and NEW are two `delink` programs, OLD one from before a change. Each run is
-a small recipe with a switch in its middle, drawn from the seed: model,
-precision, optimizer, sharing, state policy, ranks, ZeRO, recompute; half of
-them are stopped and resumed by NEW where OLD stopped, from OLD's checkpoint.
-Losses and gradient norms of every step, and every weight and optimizer state of
-the last checkpoint, must have the same bits. Prints a table; exits 1 when
-anything differs.
+OLD and NEW are two `delink` programs; OLD is from before a change. Each run is
+a small recipe with a switch in its middle. The seed determines its model,
+precision, optimizer, sharing, state policy, ranks, ZeRO and recompute. In half
+of the runs OLD stops, and NEW resumes from OLD's checkpoint. Losses and
+gradient norms of every step, and every weight and optimizer state of the last
+checkpoint, must have the same bits. Prints a table; exits with 1 if anything
+differs.
 """
 
 import argparse

@@ -6,14 +6,15 @@ usage() {
   cat <<'TXT'
 usage: tools/test.sh [--full]
 
-Builds Delink in release and runs all its tests and lints; clang-tidy reads what
-has changed, for some minutes at most. The last line is 'N passed, N failed, N
-skipped'; above it stand what was left out, the slowest tests, and the minutes
-that the parts took. Exits 0 when nothing failed.
+Builds the release preset and runs all tests and lints. clang-tidy checks
+changed files, for some minutes at most. The last line is 'N passed, N failed, N
+skipped'; above it are the skipped and the slowest tests, and the minutes that
+each part took. Exits with 0 if nothing failed.
 
-  --full    also the tests that need it under AddressSanitizer with
-            UndefinedBehaviorSanitizer and under ThreadSanitizer; more rows of
-            the tests that draw theirs; clang-tidy reads all; kernels for all GPUs
+  --full    also run the tests that need it under AddressSanitizer with
+            UndefinedBehaviorSanitizer and under ThreadSanitizer; use more rows
+            in tests with random rows; run clang-tidy on all files; build
+            kernels for all GPUs
   --help    this text
 TXT
 }
@@ -33,27 +34,27 @@ say() { echo "test.sh: $*" >&2; }
 cd "$(dirname "$0")/.."
 tools/install_deps.sh --tests
 if ! command -v ccache >/dev/null; then
-  say "no ccache: everything is compiled, also what was compiled before"
+  say "ccache is missing: files compiled before are compiled again"
 else
   folder=$(ccache --get-config cache_dir)
   if ! { mkdir -p "$folder" &&
     head -c 16M /dev/zero >"$folder/probe.$$"; } 2>/dev/null; then
     say "ccache's folder $folder is full or cannot be written:" \
-      "everything is compiled, also what was compiled before"
+      "files compiled before are compiled again"
     export CCACHE_DISABLE=1
   fi
   rm -f "$folder/probe.$$"
 fi
 # Without them the tests of CUDA kernels on the emulated device are skipped.
 tools/bootstrap.sh --cuda --headers ||
-  say "going on without the headers of CUDA"
+  say "no CUDA headers: tests of CUDA kernels will be skipped"
 
 # The library that our tokenizer.json is compared with; without it a test skips.
 python=${XDG_CACHE_HOME:-$HOME/.cache}/delink/python
 [[ -d $python/tokenizers ]] ||
   /usr/bin/python3 -m pip install --quiet --no-deps --target "$python" \
     tokenizers==0.23.3 ||
-  say "going on without the tokenizers library"
+  say "no tokenizers library: its comparison test will be skipped"
 
 # Debian's Open MPI needs these as root and with more ranks than cores.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

@@ -151,14 +151,14 @@ absl::StatusOr<std::vector<FileSum>> ReadSums(const std::string& dir) {
   if (!PathExists(path)) {
     return absl::NotFoundError(absl::StrCat(
         path,
-        ": missing: the folder is not whole (its writing was cut short) "
-        "or not one of ours; make it again or choose another"));
+        ": missing: the folder is not whole (its writing was cut short), or "
+        "Delink did not write it; make it again or choose another"));
   }
   DELINK_RETURN_IF_ERROR(CheckRegularFile(path));
   DELINK_ASSIGN_OR_RETURN(const int64_t length, FileSize(path));
   if (length > kLongestList) {
-    return Damaged(path, absl::StrCat(length, " bytes long, more than ",
-                                      kLongestList, " are not read"));
+    return Damaged(path, absl::StrCat(length, " bytes long; the limit is ",
+                                      kLongestList, " bytes"));
   }
   DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   std::vector<FileSum> sums;
@@ -190,16 +190,16 @@ absl::StatusOr<std::vector<FileSum>> ReadSums(const std::string& dir) {
                     .digest = line.substr(0, kHexDigits)});
   }
   if (!sizes.empty() && sizes.size() != sums.size()) {
-    return Damaged(path, "it has not a size for each digest");
+    return Damaged(path, "it does not give a size for each digest");
   }
   for (FileSum& sum : sums) {
     const auto it = sizes.find(sum.name);
     if (it != sizes.end()) sum.bytes = it->second;
     if (it == sizes.end() && !sizes.empty()) {
-      return Damaged(path, absl::StrCat("it has no size of ", sum.name));
+      return Damaged(path, absl::StrCat("it gives no size for ", sum.name));
     }
   }
-  if (sums.empty()) return Damaged(path, "lists no file");
+  if (sums.empty()) return Damaged(path, "it lists no file");
   return sums;
 }
 
@@ -220,8 +220,9 @@ absl::Status VerifyListing(const std::string& dir,
     if (MostDigitsEqual(digest, sum.digest)) {
       return Damaged(
           JoinPath(dir, kSumsName),
-          absl::StrCat("damaged: it gives ", sum.name, " ", sum.bytes,
-                       " bytes in place of its ", bytes, ", and its digest"));
+          absl::StrCat("damaged: it lists ", sum.bytes, " bytes for ", sum.name,
+                       ", but the file has ", bytes,
+                       " bytes and the listed digest"));
     }
     return Damaged(
         path, absl::StrCat(bytes < sum.bytes ? "truncated to " : "too long: ",
@@ -246,7 +247,8 @@ absl::Status VerifySum(const std::string& dir, const FileSum& sum) {
     return Damaged(
         JoinPath(dir, kSumsName),
         absl::StrCat("damaged: its digest of ", sum.name,
-                     " is nearly that of the file, as no other file's is"));
+                     " differs from the file's digest in a few digits only, so "
+                     "the digest is damaged, not the file"));
   }
   return Damaged(
       path, absl::StrCat("damaged: its SHA-256 is ", digest.substr(0, 12),

@@ -15,9 +15,10 @@ absl::Status CheckName(const std::string& path, const CheckpointHeader& h) {
   if (!folder.has_filename()) folder = folder.parent_path();
   const int64_t named = StepOfName(folder.filename().string());
   if (named < 0 || named == h.step) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      path, ": is of step ", h.step,
-      ", and not of the one in its name; call the folder ", StepName(h.step)));
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ": is of step ", h.step,
+                   ", but its name has another step; rename the folder to ",
+                   StepName(h.step)));
 }
 
 }  // namespace

@@ -52,8 +52,8 @@ absl::Status CheckpointValues::Check(const Field& field,
     }
     return absl::InvalidArgumentError(absl::StrCat(
         file_.path(), ": has no ", path,
-        "; use the optimizer that the checkpoint was trained with, or begin "
-        "with its weights alone (--init)"));
+        "; use the optimizer that the checkpoint was trained with, or start "
+        "from its weights only (--init)"));
   }
   DELINK_ASSIGN_OR_RETURN(const hdf5::Dataset* const dataset,
                           Open(field, tensor));

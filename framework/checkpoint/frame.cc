@@ -97,12 +97,19 @@ absl::Status CheckFrame(const hdf5::File& index, const std::string& name,
   DELINK_ASSIGN_OR_RETURN(const RandomAccessFile file,
                           RandomAccessFile::Open(path));
   const std::optional<Frame> frame = Parse(text, file.size());
-  if (!frame) return absl::DataLossError(absl::StrCat(path, ": has no frame"));
+  if (!frame) {
+    return absl::DataLossError(
+        absl::StrCat(path,
+                     ": its entry in the index is damaged; restore the "
+                     "checkpoint or use another"));
+  }
   DELINK_ASSIGN_OR_RETURN(const std::string digest,
                           DigestAround(file, frame->values));
   if (digest == frame->digest) return absl::OkStatus();
   return absl::DataLossError(
-      absl::StrCat(path, ": damaged outside of its values"));
+      absl::StrCat(path,
+                   ": damaged outside of its values; restore the file or "
+                   "use another checkpoint"));
 }
 
 }  // namespace delink::checkpoint

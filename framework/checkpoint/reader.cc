@@ -50,7 +50,7 @@ absl::Status Walk(const hdf5::File& file, const std::string& group,
       if (!child.target.starts_with(kModel)) {
         return absl::InvalidArgumentError(absl::StrCat(
             file.path(), ": ", path, " is a link to '", child.target,
-            "', which is no tensor of the model; another program wrote it"));
+            "', which is not a tensor of the model; another program wrote it"));
       }
       info.link = child.target.substr(kModel.size());
     }
@@ -195,7 +195,7 @@ absl::Status VerifyCheckpoint(Communicator& comm, const std::string& path) {
   absl::Status status = VerifySums(path, comm.rank(), comm.size());
   if (status.ok() && !PathExists(JoinPath(path, checkpoint::kIndexName))) {
     status = absl::DataLossError(absl::StrCat(
-        path, ": is no checkpoint: it has no ", checkpoint::kIndexName));
+        path, ": is not a checkpoint: it has no ", checkpoint::kIndexName));
   }
   return AgreeOnStatus(comm, status);
 }
@@ -207,14 +207,13 @@ absl::StatusOr<CheckpointHeader> ReadHeader(const std::string& path) {
   if (h.format < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": has checkpoint format ", h.format,
-                     ", which there is not; another program wrote it"));
+                     ", which does not exist; another program wrote it"));
   }
   if (h.format > kCheckpointFormat) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": has checkpoint format ", h.format,
-                     ", this program reads up "
-                     "to ",
-                     kCheckpointFormat, "; use a newer delink"));
+                     ", but this program reads only up to ", kCheckpointFormat,
+                     "; use a newer delink"));
   }
   DELINK_ASSIGN_OR_RETURN(h.values, checkpoint::ReadValues(file));
   DELINK_RETURN_IF_ERROR(TakeValues(path, checkpoint::IdentityOf(h), h.values));
@@ -270,7 +269,7 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
         to->second->part != decl.part || to->second->local != decl.local) {
       return absl::InvalidArgumentError(absl::StrCat(
           path, ": ", decl.name, " is a link to ", link->second,
-          ", from where it cannot take its weights; another program wrote it"));
+          ", which cannot hold its weights; another program wrote it"));
     }
     std::vector<int>& leaders = sharing.leaders[decl.part];
     if (leaders.empty()) {
@@ -313,7 +312,7 @@ absl::StatusOr<std::string> FindCheckpoint(Communicator& comm,
     if (candidate == path) return status;
     if (comm.rank() == 0) {
       DELINK_LOG(kWarning) << std::string(status.message())
-                           << "; trying the checkpoint before it";
+                           << "; trying the previous checkpoint";
     }
     last = absl::NotFoundError(absl::StrCat(
         path, ": no whole checkpoint there; the last damage found: ",

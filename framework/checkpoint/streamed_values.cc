@@ -178,8 +178,9 @@ absl::Status StreamedValues::FinishFile(File& file) {
       file.values.empty() ? 0 : std::prev(file.values.end())->second;
   DELINK_RETURN_IF_ERROR(file.running->Skip(end, file.file.size()).status());
   if (file.running->Hex() == file.digest) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(
-      file.file.path(), ": damaged: its SHA-256 is not that of ", kSumsName));
+  return absl::DataLossError(
+      absl::StrCat(file.file.path(),
+                   ": damaged: its SHA-256 is not the one in ", kSumsName));
 }
 
 absl::Status StreamedValues::Finish(int threads) {

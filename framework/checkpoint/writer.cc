@@ -236,7 +236,7 @@ absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,
   }
   return absl::Status(status.code(),
                       absl::StrCat("saving ", path, ": ", status.message(),
-                                   "; older checkpoints are as they were"));
+                                   "; older checkpoints are unchanged"));
 }
 
 absl::StatusOr<std::string> WriteCheckpoint(Communicator& comm,

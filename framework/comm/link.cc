@@ -27,8 +27,8 @@ absl::StatusOr<Link> ParseLink(std::string_view text) {
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'", absl::string_view(text.data(), text.size()),
-                   "' says no link; give its latency in seconds and its bytes "
-                   "a second, as 0.005,1e9"));
+                   "' is not a link; give its latency in seconds and its bytes "
+                   "a second, such as 0.005,1e9"));
 }
 
 }  // namespace delink

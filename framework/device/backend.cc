@@ -22,8 +22,8 @@ absl::Status Device::TakeWithinLimit(const void* address, int64_t bytes,
   }
   return absl::ResourceExhaustedError(absl::StrCat(
       "out of memory: asked for ", bytes, " bytes for ",
-      absl::string_view(what.data(), what.size()), ", but of ", name(),
-      " only ", limit, " may be taken, and ", bytes_in_use(),
+      absl::string_view(what.data(), what.size()), ", but the limit of ",
+      name(), " is ", limit, " bytes, of which ", bytes_in_use(),
       " are in use: ", ledgers_.allocated.ToString()));
 }
 

@@ -41,10 +41,10 @@ HostMemory Pinned(Device& device, int64_t bytes) {
                        << " of host memory for offloading are not pinned, "
                           "since "
                        << device.name()
-                       << " refuses them: copies are slower and hide under "
-                          "nothing; raise what may be locked, now "
+                       << " refuses them: copies are slower and overlap "
+                          "nothing; raise the limit of locked memory, now "
                        << LockLimit()
-                       << " (ulimit -l unlimited; of a container --ulimit "
+                       << " (ulimit -l unlimited; for a container --ulimit "
                           "memlock=-1), or offload less";
   return nullptr;
 }
@@ -52,7 +52,7 @@ HostMemory Pinned(Device& device, int64_t bytes) {
 absl::Status TooLarge(int64_t bytes) {
   return absl::ResourceExhaustedError(
       absl::StrCat("out of memory of the host: asked for ", bytes,
-                   " bytes for offloading, and the machine has ",
+                   " bytes for offloading, but the machine has ",
                    MachineMemory(), "; offload less"));
 }
 

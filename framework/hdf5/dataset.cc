@@ -19,7 +19,9 @@ absl::StatusOr<ElementType> ElementTypeOf(hid_t dataset,
     if (H5Tequal(type.get(), StoredType(candidate)) > 0) return candidate;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(where, ": its element type is none that Delink writes"));
+      absl::StrCat(where,
+                   ": has an element type that Delink does not write; "
+                   "another program wrote it"));
 }
 
 // Checks that the file holds all elements that the dataset claims: any number
@@ -56,7 +58,9 @@ absl::StatusOr<DatasetInfo> InfoOf(hid_t dataset, const std::string& where,
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (rank < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat(where, ": is not an array, as Delink writes them"));
+        absl::StrCat(where,
+                     ": is not an array, unlike the datasets of Delink; "
+                     "another program wrote it"));
   }
   std::vector<hsize_t> sizes(static_cast<size_t>(rank));
   H5Sget_simple_extent_dims(space.get(), sizes.data(), nullptr);
@@ -71,8 +75,8 @@ absl::Status CheckContiguous(hid_t list, const std::string& where) {
   if (H5Pget_layout(list) != H5D_CONTIGUOUS) {
     return absl::InvalidArgumentError(absl::StrCat(
         where,
-        ": is not contiguous, as Delink writes its datasets; another "
-        "program wrote it"));
+        ": is not contiguous, unlike the datasets of Delink; another program "
+        "wrote it"));
   }
   if (H5Pget_external_count(list) == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -161,9 +165,9 @@ absl::Status Dataset::CheckRead(ElementType type, int64_t begin,
   if (begin < 0 || count < 0 || begin > size_ - count) {
     return absl::OutOfRangeError(
         absl::StrCat(where_, ": elements [", begin, ", ", begin + count,
-                     ") were asked for, it has ", size_,
-                     "; the file is shorter than what "
-                     "refers to it says"));
+                     ") were asked for, but it has ", size_,
+                     "; the file is shorter than the file that refers to it "
+                     "says: restore it"));
   }
   return absl::OkStatus();
 }

@@ -214,8 +214,7 @@ absl::StatusOr<std::vector<Piece>> Dataset::Pieces() const {
     if (!to || !from || to->end - to->begin != from->end - from->begin) {
       return absl::InvalidArgumentError(absl::StrCat(
           where_,
-          ": is not in ranges, as Delink makes it; another program "
-          "wrote it"));
+          ": does not map ranges of elements; another program wrote it"));
     }
     pieces.push_back(
         {.begin = to->begin,
@@ -233,8 +232,8 @@ absl::StatusOr<std::vector<Piece>> Dataset::Pieces() const {
   if (end == size_) return pieces;
   return absl::InvalidArgumentError(
       absl::StrCat(where_,
-                   ": has elements in no file, or in several; another program "
-                   "wrote it"));
+                   ": has elements that lie in no file, or in several; another "
+                   "program wrote it"));
 }
 
 absl::Status CheckSourceNames(hid_t list, const std::string& where,
@@ -248,7 +247,7 @@ absl::Status CheckSourceNames(hid_t list, const std::string& where,
     if (IsPart(file, parts)) continue;
     return absl::InvalidArgumentError(absl::StrCat(
         where, ": takes its data from '", file, "', ",
-        parts.empty() ? "in place of having it"
+        parts.empty() ? "instead of holding it"
                       : absl::StrCat("not from a file ", parts, "-NNNNN.h5"),
         "; another program wrote it"));
   }

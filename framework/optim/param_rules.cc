@@ -61,8 +61,10 @@ absl::Status NoMatchError(const ParamRegistry& registry,
   }
   if (own != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "'", pattern, "' matches only what groups before it match (as ",
-        own->name, "), and the first that matches counts; move it up"));
+        "'", pattern,
+        "' matches only parameters that an earlier group matches "
+        "(such as ",
+        own->name, "), and the first matching group counts; move it up"));
   }
   if (tied != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -70,7 +72,7 @@ absl::Status NoMatchError(const ParamRegistry& registry,
         registry.decl(tied->link).name, "; match that name"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("'", pattern, "' matches no parameter; near names are ",
+      absl::StrCat("'", pattern, "' matches no parameter; similar names are ",
                    NearNames(registry, pattern)));
 }
 
@@ -150,7 +152,7 @@ absl::Status ParamRules::CheckSharing(const ParamRegistry& registry, int blocks,
     return absl::InvalidArgumentError(
         absl::StrCat(registry.decl(at->second).name, " and ", decl.name,
                      " share weights, but groups give them ", difference,
-                     "; give layers that share the same"));
+                     "; give layers that share weights the same"));
   }
   return absl::OkStatus();
 }

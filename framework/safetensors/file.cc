@@ -28,7 +28,7 @@ constexpr char kMetadata[] = "__metadata__";
 absl::Status BadFile(const std::string& path, std::string_view what) {
   return absl::InvalidArgumentError(Printable(
       absl::StrCat(path, ": ", std::string(what),
-                   "; the file is damaged or no safetensors file: fetch it "
+                   "; the file is damaged or not a safetensors file: fetch it "
                    "again, or write it with the safetensors library")));
 }
 
@@ -44,7 +44,9 @@ absl::StatusOr<std::vector<int64_t>> NumbersOf(const json& list,
                                                const char* key) {
   const auto refused = [&] {
     return absl::InvalidArgumentError(
-        absl::StrCat(key, " is no list of whole numbers from 0 to 2^63 - 1"));
+        absl::StrCat(key,
+                     " is not a list of whole numbers from 0 to 2^63 - "
+                     "1"));
   };
   if (!list.is_array()) return refused();
   std::vector<int64_t> numbers;
@@ -101,7 +103,7 @@ absl::StatusOr<Entry> EntryOf(const std::string& name, const json& value) {
                           NumbersOf(value["data_offsets"], "data_offsets"));
   if (offsets.size() != 2 || offsets[0] > offsets[1]) {
     return absl::InvalidArgumentError(
-        "data_offsets are not a begin and an end behind it");
+        "data_offsets are not a begin and an end that is not before it");
   }
   entry.begin = offsets[0];
   entry.end = offsets[1];
@@ -109,7 +111,7 @@ absl::StatusOr<Entry> EntryOf(const std::string& name, const json& value) {
   if (bytes != entry.end - entry.begin) {
     return absl::InvalidArgumentError(
         absl::StrCat("has ", entry.end - entry.begin,
-                     " bytes of data, where its shape and dtype take ", bytes));
+                     " bytes of data, but its shape and dtype take ", bytes));
   }
   return entry;
 }
@@ -166,8 +168,8 @@ absl::Status File::ReadHeader() {
   if (std::memcmp(&length, "version ", kLengthBytes) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         path(),
-        ": is a text in place of the weights, as Git LFS leaves it; fetch the "
-        "file itself (git lfs pull)"));
+        ": is a Git LFS pointer, not the weights; fetch the file itself (git "
+        "lfs pull)"));
   }
   if (length > static_cast<uint64_t>(kLongestHeader)) {
     return BadFile(path(), absl::StrCat("its header would be ", length,
@@ -194,7 +196,7 @@ absl::StatusOr<int64_t> File::ReadEntries(std::string_view text) {
   }
   const absl::StatusOr<json> header = ParseStrictJson(text);
   if (!header.ok()) {
-    return BadFile(path(), absl::StrCat("its header is no JSON: ",
+    return BadFile(path(), absl::StrCat("its header is not JSON: ",
                                         header.status().message()));
   }
   for (const auto& [name, value] : header->items()) {
@@ -237,7 +239,8 @@ absl::Status File::Read(const Entry& entry, int64_t first, int64_t count,
     return absl::InvalidArgumentError(Printable(absl::StrCat(
         path(), ": tensor ", Quoted(entry.name), " is ",
         std::string(ToString(entry.type)),
-        "; weights are read from F32, BF16 and F16: save the model so")));
+        "; only F32, BF16 and F16 weights are read: save the model in one of "
+        "them")));
   }
   if (entry.type == Type::kF32) return ReadBytes(entry, first, count, values);
   constexpr int64_t kAtOnce = 1 << 18;

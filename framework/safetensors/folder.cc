@@ -57,8 +57,9 @@ absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
   WeightMap files;
   for (const auto& [name, file] : (*index)["weight_map"].items()) {
     if (!file.is_string() || !IsBareName(file.get_ref<const std::string&>())) {
-      return BadIndex(path, absl::StrCat("says of '", name,
-                                         "' no name of a file beside it"));
+      return BadIndex(path, absl::StrCat("gives for '", name,
+                                         "' something that is not the name of "
+                                         "a file in the same folder"));
     }
     files[name] = file.get<std::string>();
   }
@@ -85,8 +86,8 @@ absl::Status NoWeights(const std::string& dir) {
   }
   return absl::NotFoundError(
       absl::StrCat(dir, ": has neither ", kSingleName, " nor ", kIndexName,
-                   "; name the folder of a model as save_pretrained or "
-                   "Hugging Face's download leaves it"));
+                   "; give a folder of a model written by save_pretrained or "
+                   "downloaded from Hugging Face"));
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ absl::Status Folder::OpenShards() {
   if (!absent.empty()) {
     return absl::NotFoundError(
         Printable(absl::StrCat(path_, ": lacks ", Listed(absent), ", which ",
-                               kIndexName, " names; fetch what is missing")));
+                               kIndexName, " names; fetch the missing files")));
   }
   for (const std::string& name : names) {
     DELINK_ASSIGN_OR_RETURN(File opened, File::Open(JoinPath(path_, name)));
@@ -140,11 +141,13 @@ absl::Status Folder::OpenShards() {
     }
   }
   if (absent.empty() && extra.empty()) return absl::OkStatus();
-  std::string what = "does not fit its shards:";
-  if (!absent.empty()) absl::StrAppend(&what, " not there: ", Listed(absent));
+  std::string what = "does not match its shards:";
+  if (!absent.empty())
+    absl::StrAppend(&what, " missing in the shards: ", Listed(absent));
   if (!absent.empty() && !extra.empty()) absl::StrAppend(&what, ";");
   if (!extra.empty()) {
-    absl::StrAppend(&what, " there, but not named so: ", Listed(extra));
+    absl::StrAppend(&what,
+                    " in the shards, but not in the index: ", Listed(extra));
   }
   return BadIndex(index, what);
 }

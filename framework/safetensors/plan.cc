@@ -74,7 +74,8 @@ absl::Status AddFile(size_t first, size_t last,
   const std::string text = HeaderText(plan, order, bytes);
   if (static_cast<int64_t>(text.size()) > kLongestHeader) {
     return Refused(plan.tensors[first],
-                   "begins a file whose header would have more than 100 MB");
+                   "is the first tensor of a file whose header would exceed "
+                   "100 MB");
   }
   Plan::File file;
   for (size_t i = 0; i < 8; ++i) {
@@ -126,7 +127,8 @@ absl::StatusOr<Plan> PlanFiles(std::vector<PlannedTensor> tensors,
   for (const PlannedTensor& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
       return Refused(tensor, tensor.name == "__metadata__"
-                                 ? "cannot be: files call something else so"
+                                 ? "cannot have this name: the file format "
+                                   "reserves it"
                                  : "is there twice");
     }
     DELINK_ASSIGN_OR_RETURN(const int64_t size, PlannedBytes(tensor));

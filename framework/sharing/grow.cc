@@ -185,8 +185,8 @@ absl::StatusOr<std::vector<SlabOrigin>> GrowthOf(const ParamRegistry& registry,
         absl::StrCat("blocks ", absl::StrJoin(before, ","),
                      " are visited before the switch, but after it only ",
                      absl::StrJoin(after, ","),
-                     ": a switch leaves no block out; give a larger depth, or "
-                     "a visit that keeps them"));
+                     ": a switch cannot drop blocks; give a larger depth, or a "
+                     "visit that keeps them"));
   }
   return Grower(registry, blocks, from, to, growth).Run();
 }

@@ -132,7 +132,7 @@ absl::StatusOr<std::vector<SlabOrigin>> RelationOf(
   if (from.VisitedOf(blocks) != visited) {
     return absl::InvalidArgumentError(
         absl::StrCat("blocks ", absl::StrJoin(visited, ","),
-                     " are visited after the switch, before it blocks ",
+                     " are visited after the switch, but before it blocks ",
                      absl::StrJoin(from.VisitedOf(blocks), ","),
                      ": a switch only cuts links, so both must be the same"));
   }

@@ -68,7 +68,9 @@ class Reader {
   double Rate(const ReadJson& json, const char* key) {
     const double rate = json.at(key);
     if (!std::isfinite(rate) || rate <= 0) {
-      damage_ = absl::StrCat(key, " is ", rate, ", which is no rate");
+      damage_ = absl::StrCat(key, " is ", rate,
+                             ", but must be above 0 and "
+                             "finite");
     }
     return rate;
   }
@@ -148,7 +150,7 @@ MachineRates Reader::Whole(const ReadJson& json) {
 absl::Status Damaged(const std::string& origin, std::string_view why) {
   return absl::InvalidArgumentError(
       absl::StrCat(origin, ": ", absl::string_view(why.data(), why.size()),
-                   "; to have the machine's rates anew ", kMend));
+                   "; to measure the machine's rates again, ", kMend));
 }
 
 std::string Named(const RatedDevice& device) {
@@ -221,16 +223,17 @@ absl::StatusOr<MachineRates> ParseMachineRates(std::string_view text,
     }
     const int version = json->at("format_version");
     if (version != kFormatVersion) {
-      return Damaged(origin,
-                     absl::StrCat("is of format ", version,
-                                  ", this program reads ", kFormatVersion));
+      return Damaged(origin, absl::StrCat("has format ", version,
+                                          ", but this program reads format ",
+                                          kFormatVersion));
     }
     Reader reader;
     MachineRates rates = reader.Whole(*json);
     if (!reader.damage().empty()) return Damaged(origin, reader.damage());
     return rates;
   } catch (const ReadJson::exception& error) {
-    return Damaged(origin, absl::StrCat("lacks something: ", error.what()));
+    return Damaged(
+        origin, absl::StrCat("has a missing or wrong value: ", error.what()));
   }
 }
 
@@ -248,14 +251,14 @@ absl::StatusOr<MachineRates> ReadMachineRates(const std::string& path,
   const absl::StatusOr<std::string> text = ReadFile(path);
   if (absl::IsNotFound(text.status())) {
     return absl::NotFoundError(absl::StrCat(
-        path, ": nobody has measured this machine's rates yet; ", mend));
+        path, ": this machine's rates have not been measured yet; ", mend));
   }
   DELINK_RETURN_IF_ERROR(text.status());
   DELINK_ASSIGN_OR_RETURN(MachineRates rates, ParseMachineRates(*text, path));
   if (rates.device != device) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, ": has the rates of ", Named(rates.device),
-                     ", and this is ", Named(device), "; ", mend));
+                     ", but this is ", Named(device), "; ", mend));
   }
   return rates;
 }

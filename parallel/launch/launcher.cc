@@ -119,13 +119,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> DelayAsAsked(
   }
   if (local.size() != comm->size()) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "%s: %d of %d ranks are on this machine, and all must be, for one clock"
-        "; unset it",
+        "%s: all ranks must be on one machine to have one clock, but only %d "
+        "of %d ranks are on this one; unset it",
         kName, local.size(), comm->size()));
   }
   if (comm->rank() == 0) {
     DELINK_LOG(kWarning) << kName << "=" << *text
-                         << ": whatever ranks exchange is delayed";
+                         << ": all exchanges between ranks are delayed";
   }
   return DelayExchanges(std::move(comm), *link);
 }

@@ -43,7 +43,7 @@ std::string ReadHolder(int file) {
   const ssize_t got = ::pread(file, text.data(), text.size(), 0);
   std::string who(text.data(), got > 0 ? static_cast<size_t>(got) : 0);
   who.resize(std::min(who.find('\n'), who.size()));
-  return who.empty() ? "it has just begun" : who;
+  return who.empty() ? "it has just started" : who;
 }
 
 // Only people read this, so a failed write is ignored.
@@ -86,14 +86,14 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(
       continue;
     }
     if (error != 0) {
-      DELINK_LOG(kWarning)
-          << path << ": cannot be locked: " << std::strerror(error)
-          << "; see to it that no other run works in this folder";
+      DELINK_LOG(kWarning) << path
+                           << ": cannot be locked: " << std::strerror(error)
+                           << "; make sure that no other run uses this folder";
     }
     WriteHolder(file);
     return std::unique_ptr<FolderLock>(new FolderLock(folder, file, made));
   }
-  return FolderInUse(folder, "others come and go");
+  return FolderInUse(folder, "other runs keep taking and leaving it");
 }
 
 FolderLock::~FolderLock() {

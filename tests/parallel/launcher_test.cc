@@ -76,7 +76,7 @@ TEST(LauncherTest, DelaysWhereItIsAsked) {
   const Environment slow = Of({{"DELINK_DELAY", "1e-6,1e9"}});
   EXPECT_EQ(run(slow, 2, true), absl::OkStatus());
   EXPECT_THAT(std::string(run(slow, 1, true).message()),
-              HasSubstr("1 of 2 ranks are on this machine"));
+              HasSubstr("only 1 of 2 ranks are on this one"));
   EXPECT_THAT(
       std::string(run(Of({{"DELINK_DELAY", "fast"}}), 2, true).message()),
       HasSubstr("DELINK_DELAY: 'fast' says no link"));

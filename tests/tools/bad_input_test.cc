@@ -37,7 +37,7 @@ TEST_F(BadInput, Recipes) {
                   {"stage[1].parallel", "start it with mpirun -np 1"}}),
       {Set("optimizer.group=[{match=\"blocks/0/attn/qkv/wight\"}]"),
        {"optimizer.group[0].match", "matches no parameter",
-        "near names are blocks/0/attn/qkv/weight"}},
+        "similar names are blocks/0/attn/qkv/weight"}},
       {Set("optimizer.group=[{match=\"blocks/1/*\", lr_scale=0.5}]"),
        {"stage[0].share", "share weights, but groups give them lr_scale"}},
       {TrainWords("never", {"--set", "optimizer.kind=muon", "--set",
@@ -121,8 +121,8 @@ TEST_F(BadInput, RanksThatAreStartedUnlike) {
       {{"eval", Path("straight"), "--data", Path("corpus")},
        "error: rank 1: this rank was started with 'delink eval' by delink "},
       {{"train", "--no-such-option"},
-       "error: rank 1: this rank was started with what is no command (delink "
-       "train: "},
+       "error: rank 1: this rank was started with arguments that are not a "
+       "command (delink train: "},
   };
   for (const Row& row : rows) {
     const Outcome outcome = MpirunDelinkUnlike(train, row.second);
@@ -257,13 +257,13 @@ TEST_F(BadInput, Reports) {
   Check({
       {{"report", Path("nowhere"), "--out", out}, {"nowhere"}},
       {{"report", Path("corpus"), "--out", out},
-       {"corpus: is no run", "recipe.toml", "delink train"},
+       {"corpus: is not a run", "recipe.toml", "delink train"},
        [] {},
        1},
       {{"report", run, "--out", Path("nowhere/report.html")},
        {"nowhere/report.html: there is no folder", "another --out"}},
       {{"report", run, "--out", Path("straight/metrics.jsonl")},
-       {"is no HTML page", "another --out"}},
+       {"is not an HTML page", "another --out"}},
       {{"report", run}, {"--out"}},
       OnRanks(2, {{"report", run, "--out", out},
                   {"one process", "without mpirun"}}),
@@ -356,8 +356,8 @@ TEST_F(BadInput, AFullDiskKeepsTheOlderCheckpoint) {
   words[3] = run;
   const Outcome outcome = RunDelink(words);
   EXPECT_EQ(outcome.code, 1) << outcome.err;
-  for (const char* says : {"step-00000010", "No space left",
-                           "older checkpoints are as they were"}) {
+  for (const char* says :
+       {"step-00000010", "No space left", "older checkpoints are unchanged"}) {
     EXPECT_THAT(outcome.err, HasSubstr(says));
   }
   const nlohmann::json whole = Json({"inspect", run, "--json"});

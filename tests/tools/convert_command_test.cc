@@ -91,7 +91,7 @@ TEST_F(ConvertCommand, WhatCannotBeIsRefused) {
   const Outcome several =
       MpirunDelink(2, {"convert", Path("straight"), Path("x")});
   EXPECT_EQ(several.code, 2);
-  EXPECT_THAT(several.err, HasSubstr("is the work of one process"));
+  EXPECT_THAT(several.err, HasSubstr("runs in one process"));
 }
 
 // Once a folder of Hugging Face has been unpacked over a run.

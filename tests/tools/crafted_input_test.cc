@@ -144,7 +144,7 @@ TEST_F(CraftedInput, CraftedCheckpoints) {
        SetInt("x-format", "/", "format", -1)},
       // Resuming would set it aside.
       {load("x-name"),
-       {"step-00000020: is of step 12", "call the folder step-00000012"},
+       {"step-00000020: is of step 12", "rename the folder to step-00000012"},
        SetInt("x-name", "/", "step", 12)},
       {load("x-optimizer"),
        {"its optimizer is 'sgd', but its recipe's 'adamw'", theirs},
@@ -198,7 +198,7 @@ TEST_F(CraftedInput, CraftedCorpora) {
                VirtualOver(f, "/documents", other, "/documents");
              })},
       {{"data", "check", Path("y-virtual")},
-       {"shard-00000.h5: /tokens", "in place of having it", theirs},
+       {"shard-00000.h5: /tokens", "instead of holding it", theirs},
        craft("y-virtual", "shard-00000.h5",
              [&](hid_t f) { VirtualOver(f, "/tokens", other, "/tokens"); })},
       {TrainOn("y-shard"),

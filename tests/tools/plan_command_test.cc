@@ -132,7 +132,7 @@ TEST_F(PlanProgram, OverLinksByATrace) {
   const Outcome bad = MpirunDelink(2, TrainWords("bad", zero));
   unsetenv("DELINK_DELAY");
   ASSERT_EQ(far.code, 0) << far.err;
-  EXPECT_THAT(far.err, HasSubstr("whatever ranks exchange is delayed"));
+  EXPECT_THAT(far.err, HasSubstr("all exchanges between ranks are delayed"));
   ExpectSameBits("near", "far", 14);
   EXPECT_NE(bad.code, 0);
   EXPECT_THAT(bad.err, HasSubstr("DELINK_DELAY: 'much' says no link"));

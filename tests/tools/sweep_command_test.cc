@@ -271,7 +271,7 @@ TEST_F(Sweeps, RunsDoNotVanishFromTheTableWithoutAWord) {
   WriteText(spec, text);
   const Outcome less = Succeed(words);
   EXPECT_THAT(less.err,
-              AllOf(HasSubstr("1 run(s) of before are not in"),
+              AllOf(HasSubstr("1 earlier run(s) are no longer in"),
                     HasSubstr("table: lr=0.001_corpus=there_seed=2\n")));
   EXPECT_EQ(Table("gone")["rows"].size(), 1u);
 }

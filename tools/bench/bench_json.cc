@@ -284,13 +284,15 @@ absl::StatusOr<BenchReport> ReadReport(const std::string& text,
   try {
     const Json json = ParseOrderedJson(text, /*throws=*/true);
     if (!json.is_object() || json.value("format", "") != kFormat) {
-      return NotAReport(origin, "is JSON, but not a measurement");
+      return NotAReport(origin,
+                        "is JSON, but not a measurement of delink "
+                        "bench");
     }
     const int version = json.at("format_version");
     if (version != kFormatVersion) {
-      return NotAReport(origin,
-                        absl::StrCat("is of format ", version,
-                                     ", this program reads ", kFormatVersion));
+      return NotAReport(origin, absl::StrCat("has format ", version,
+                                             ", but this program reads format ",
+                                             kFormatVersion));
     }
     return ReadWhole(json);
   } catch (const Json::parse_error& error) {
@@ -299,7 +301,8 @@ absl::StatusOr<BenchReport> ReadReport(const std::string& text,
                                            std::min(error.byte, text.size()),
                                            " of ", text.size(), ")"));
   } catch (const Json::exception& error) {
-    return NotAReport(origin, absl::StrCat("lacks something: ", error.what()));
+    return NotAReport(
+        origin, absl::StrCat("has a missing or wrong value: ", error.what()));
   }
 }
 

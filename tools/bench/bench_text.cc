@@ -162,7 +162,7 @@ std::string GainsText(const std::vector<SharingGain>& gains) {
 std::string RatiosText(const std::vector<DepthRatios>& ratios) {
   if (ratios.empty()) return "";
   std::string text =
-      "\nsteps that visit some blocks, over the same that visit all\n";
+      "\nratios of steps that visit some blocks to steps that visit all\n";
   for (const DepthRatios& r : ratios) {
     absl::StrAppend(
         &text, absl::StrFormat(

@@ -93,25 +93,25 @@ std::string ToText(const Comparison& comparison, const BenchReport& before,
     absl::StrAppend(
         &text, "  another machine (", before.machine.processor, ", ",
         before.machine.cores, " cores, ", before.machine.threads,
-        " threads): times say nothing, so parts of each machine's own peak are "
-        "compared\n");
+        " threads): times cannot be compared, so percents of each machine's "
+        "peak are compared\n");
   }
   if (before.quick || now.quick) {
-    absl::StrAppend(&text, "  a quick measurement is a rough one\n");
+    absl::StrAppend(&text, "  a quick measurement is rough\n");
   }
   std::vector<const Change*> slower, faster;
   for (const Change& change : comparison.changes) {
     if (change.slower()) slower.push_back(&change);
     if (change.faster()) faster.push_back(&change);
   }
-  AppendChanges("slower, now over then:", slower, &text);
+  AppendChanges("slower (ratio of now to then):", slower, &text);
   AppendChanges("faster:", faster, &text);
   absl::StrAppend(&text,
                   comparison.changes.size() - slower.size() - faster.size(),
                   " of ", comparison.changes.size(), " within their spread\n");
   if (!comparison.missing.empty()) {
-    absl::StrAppend(&text, "only measured before: ", comparison.missing.size(),
-                    "\n");
+    absl::StrAppend(
+        &text, "measured then but not now: ", comparison.missing.size(), "\n");
   }
   return text;
 }

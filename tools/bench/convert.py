@@ -1,18 +1,18 @@
 #!/usr/bin/python3
-"""`delink convert` both ways, beside fio with the same reads and writes.
+"""`delink convert` both ways, compared with fio for the same reads and writes.
 
   tools/bench/convert.py --folder DIR [--delink PROGRAM] [--layers N]
                          [--dtype bf16|fp32] [--rounds N] [--json]
 
-Makes, in DIR (about four times the model must fit), a folder of random numbers
-of the shape of Llama 3.2 3B, in shards of 5 GB, converts it to a checkpoint and
-that back, and holds the tensors that came back against those that went in.
-Before each of the two the cache lets go of what is to be read. fio then reads
-and writes as many bytes at the same time, in blocks of 1 MiB, with an fsync at
-the end. All that in several rounds, since disks that others use too have a
-speed of the moment. Prints for each way what was read and written, the seconds
-of all rounds, the largest resident memory, fio's seconds, and the share of
-fio's speed: the median of the rounds'.
+Writes a model of random numbers with the shape of Llama 3.2 3B to DIR, in
+shards of 5 GB; DIR needs room for about four times the model. Converts it to a
+checkpoint and the checkpoint back, and compares the resulting tensors with the
+original ones. Before each conversion its input is dropped from the page cache.
+fio then reads and writes as many bytes at the same time, in blocks of 1 MiB,
+with an fsync at the end. All this is repeated for several rounds, since the
+speed of a shared disk varies. Prints for each way the bytes read and written,
+the seconds of all rounds, the largest resident memory, fio's seconds, and the
+speed as a fraction of fio's: the median of the rounds.
 """
 import argparse
 import json
@@ -184,12 +184,13 @@ def pieces_of(place, most=1 << 26):
 def check_equal(before, after):
   ours, theirs = data_of(before), data_of(after)
   if ours.keys() != theirs.keys():
-    sys.exit(f"other tensors came back: {ours.keys() ^ theirs.keys()}")
+    sys.exit("the converted model has other tensors: "
+             f"{ours.keys() ^ theirs.keys()}")
   for name, place in ours.items():
     if place[2] != theirs[name][2] or any(
         ours != back for ours, back in
         zip(pieces_of(place), pieces_of(theirs[name]))):
-      sys.exit(f"{name} came back with other bits")
+      sys.exit(f"{name}: other bits after converting there and back")
 
 
 def measure(work, options):

@@ -4,16 +4,16 @@
 Runs DeepSpeed's own fused AdamW of the CPU over one flat tensor, with f32
 parameters and moments, in two ways:
 
-    adam            gradients are f32 and unscaled already: the step alone
-    with the rest   as a step of offloaded training has it: bf16 gradients are
-                    widened and unscaled, the step, and the parameters are
-                    rounded to bf16
+    adam            the step alone: gradients are f32 and already unscaled
+    with the rest   as in a step of offloaded training: bf16 gradients are
+                    widened and unscaled, then the step, then the parameters
+                    are rounded to bf16
 
-Each by the clock, and by the time that the process had processors over its
-threads, which says more on a machine that others use.
+Speeds are by wall-clock time, and by processor time divided by the threads. The
+latter is more reliable on a machine that others use.
 
-It is not among our dependencies. In an environment of its own, with a C++
-compiler (its kernel is compiled when it is first used):
+Delink does not depend on DeepSpeed. Install it in a virtual environment; it
+needs a C++ compiler, since its kernel is compiled at first use:
 
     python3 -m venv VENV && VENV/bin/pip install torch deepspeed ninja
     VENV/bin/python tools/bench/deepspeed_adam.py --threads 1
@@ -32,7 +32,7 @@ def parse():
                         help="elements of the tensor (32000000)")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15,
-                        help="steps that count, of which the median")
+                        help="measured steps; the median is printed")
     return parser.parse_args()
 
 

@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""Two processes in several layouts beside two data ranks, in turn.
+"""Speed of two processes in several layouts, compared with two data ranks.
 
   tools/bench/layouts.py --data CORPUS/train [--delink PROGRAM] [--rounds N]
                          [--only NAME ...]
 
-Trains recipes/gpt_10m.toml, 8 sequences of 256 a step in micro-batches of one, a
-core each, and prints tokens a second of the real stage: the median of a run's
-steps after the first five, then the median (least - most) over rounds. What a
-pipeline may reach is the data ranks' speed times 1 - the bubble that
-`delink plan` says; the last column is how much of that it does. Of the others
-the bubble is none.
+Trains recipes/gpt_10m.toml with 8 sequences of 256 tokens a step in
+micro-batches of one, one core a process. Prints tokens a second of the real
+stage: the median of a run's steps after the first five, then the median (least
+- most) over rounds. A pipeline can reach the data ranks' speed times (1 -
+bubble), with the bubble that `delink plan` predicts; the last column is the
+fraction of this that it reaches. The other layouts have no bubble.
 """
 import argparse
 import json
@@ -70,12 +70,16 @@ def train(options, layout):
 def main():
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument("--data", required=True, help="a corpus's train folder")
+  parser.add_argument("--data", required=True,
+                      help="the train folder of a corpus")
   parser.add_argument("--delink", default="build/release/tools/delink")
-  parser.add_argument("--rounds", type=int, default=5, help="(5)")
-  parser.add_argument("--steps", type=int, default=20, help="of a run (20)")
+  parser.add_argument("--rounds", type=int, default=5,
+                      help="number of rounds (5)")
+  parser.add_argument("--steps", type=int, default=20,
+                      help="steps of a run (20)")
   parser.add_argument("--only", nargs="+", choices=list(LAYOUTS),
-                      default=list(LAYOUTS), help="beside data 2")
+                      default=list(LAYOUTS),
+                      help="layouts to compare with data 2")
   options = parser.parse_args()
   layouts = {name: layout for name, layout in LAYOUTS.items()
              if name in options.only or name == "data 2"}

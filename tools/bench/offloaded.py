@@ -1,29 +1,31 @@
 #!/usr/bin/python3
-"""Steps with planes at home on the host, over a slow bus: planned and measured.
+"""Steps with host-resident planes over a slow bus: planned and measured.
 
   tools/bench/offloaded.py --data CORPUS/train [--delink PROGRAM]
                            [--bus SECONDS,RATE] [--rounds N] [--steps N]
                            [--recipe RECIPE] [--set KEY=VALUE ...]
                            [--only NAME ...] [--json]
 
-Trains a recipe of two stages, recipes/gpt_10m.toml 512 wide with a vocabulary
-of 512 unless another is given, 16 sequences of 128 a step in micro-batches of
-four, one thread for compute and one for the host's updates, in several
-placements, twice each: with a trace, copies being as fast as memory, and with
-DELINK_BUS, under which a copy between homes takes a set latency and bandwidth
-(docs/benchmarks.md). `delink plan --trace --bus` says, by the first, how long a
-step of the second is. Prints for each placement the median seconds of a step
-without a bus, what is planned with it, and how much of copies and of the host's
-updates that hides, what is measured, and measured / planned: medians of the
-rounds (least - most). Of a run the steps of the real stage after the first three
-count. A machine whose pace changes between two runs moves this ratio, so the
-second run is traced as well: "at its pace" is measured / planned by its own
-trace, and "computes" how much of its steps the compute lane is at work.
+Trains a recipe of two stages (default: recipes/gpt_10m.toml, 512 wide, with a
+vocabulary of 512) with 16 sequences of 128 tokens a step in micro-batches of
+four, with one thread for compute and one for the host's updates, in several
+placements. Each placement runs twice: once with a trace and copies as fast as
+memory, once with DELINK_BUS, which gives copies between host and device a set
+latency and bandwidth (docs/benchmarks.md). `delink plan --trace --bus` predicts
+from the first run how long a step of the second takes. Prints for each
+placement the median seconds of a step without a bus, the planned seconds with
+it, how much of the copies and of the host's updates the plan overlaps with
+compute, the measured seconds, and measured / planned: medians of the rounds
+(least - most). The steps of the real stage count, except the first three. If
+the machine's speed changes between the two runs, so does this ratio. The second
+run is therefore traced as well: "at its pace" is measured / planned by its own
+trace, and "computes" is the fraction of its steps in which the compute lane
+works.
 
-Then the resident run of the same order beside those in layer-major order: its
-measured seconds / theirs, and the tokens of a step from which on the formula
-(offload/plan/bounds.h) says that all that comes hides under a forward pass:
-parameters have 4 bytes here, F is what the resident steps reach.
+Layer-major placements are also compared with the resident run of the same
+order: its measured seconds / theirs, and the tokens a step from which on all
+prefetches overlap with a forward pass by the formula (offload/plan/bounds.h).
+Parameters have 4 bytes here, and F is the rate that the resident steps reach.
 """
 import argparse
 import json
@@ -140,18 +142,21 @@ def tokens_from(rows, bus, name):
 def main():
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument("--data", required=True, help="a corpus's train folder")
+  parser.add_argument("--data", required=True,
+                      help="the train folder of a corpus")
   parser.add_argument("--delink", default="build/release/tools/delink")
   parser.add_argument("--recipe", default=RECIPE)
   parser.add_argument("--set", action="append", default=[],
                       help="a key of the recipe; may be repeated")
   parser.add_argument("--bus", default="0.0002,2.5e8",
                       help="latency in seconds, bytes a second (0.0002,2.5e8)")
-  parser.add_argument("--rounds", type=int, default=3, help="(3)")
-  parser.add_argument("--steps", type=int, default=8, help="that count (8)")
+  parser.add_argument("--rounds", type=int, default=3,
+                      help="number of rounds (3)")
+  parser.add_argument("--steps", type=int, default=8, help="measured steps (8)")
   parser.add_argument("--only", nargs="+", choices=list(PLACEMENTS),
                       default=list(PLACEMENTS))
-  parser.add_argument("--json", action="store_true", help="a line a placement")
+  parser.add_argument("--json", action="store_true",
+                      help="print one JSON object for each placement")
   options = parser.parse_args()
   rounds = {name: [] for name in options.only}
   for _ in range(options.rounds):

@@ -7,31 +7,31 @@ usage() {
 usage: tools/bench/peers.sh [OPTION]...
 
 Trains the same models on the same machine with `delink bench` and with
-tools/bench/torch_peer.py (eager and compiled), in turn, several rounds. Prints
-tokens a second, our speed over the faster peer's, and memory beyond 16 bytes a
-parameter; speeds as median (least - most) over the rounds.
+tools/bench/torch_peer.py (eager and compiled), alternately, for several rounds.
+Prints tokens a second, the ratio of our speed to the faster peer's, and memory
+beyond 16 bytes a parameter. Speeds are the median (least - most) of the rounds.
 
   --device DEVICE    cpu or cuda (cpu)
   --shape NAME       gpt-10m, llama-10m, gpt-124m, or qwen-0.5b to qwen-7b; may
                      be repeated (the first three)
   --seq N            tokens of a sequence (256)
-  --batch N          sequences of a step (2048 tokens' worth, gpt-124m 1024; on
-                     a GPU as delink bench has them)
-  --precision TYPE   fp32 or bf16 (fp32), which torch does by autocast on the
-                     CPU, and with weights and AdamW's state in bf16 on a GPU
+  --batch N          sequences of a step (as many as have 2048 tokens, for
+                     gpt-124m 1024; on a GPU the default of delink bench)
+  --precision TYPE   fp32 or bf16 (fp32). In bf16, torch uses autocast on the
+                     CPU, and weights and AdamW's state in bf16 on a GPU
   --share            one block's weights for every layer, on both sides
-  --recompute        our blocks keep no activations; torch's do. Without it ours
-                     make norms and activations again, on a GPU nothing (but of
-                     qwen-7b blocks, else it does not fit)
-  --threads N        on both sides (the machine's cores)
-  --rounds N         (5)
-  --steps N          that count, of each round (8)
+  --recompute        our blocks keep no activations; torch's do. By default ours
+                     recompute norms and activations, on a GPU nothing (except
+                     for qwen-7b blocks, since it would not fit otherwise)
+  --threads N        threads on both sides (the machine's cores)
+  --rounds N         number of rounds (5)
+  --steps N          measured steps of each round (8)
   --no-compile       eager only; compiling takes about a minute a round
   --delink PROGRAM   (build/release/tools/delink, else delink on the PATH)
   --python PROGRAM   a Python that has torch (python3)
   --help             this text
 
-torch is not among our dependencies. Where it is missing:
+Delink does not depend on torch. To install it:
   python3 -m venv ~/torch-peer
   ~/torch-peer/bin/pip install torch numpy \
     --index-url https://download.pytorch.org/whl/cpu
@@ -68,7 +68,7 @@ done
 ((${#shapes[@]})) || shapes=(gpt-10m llama-10m gpt-124m)
 for name in seq threads rounds steps; do
   [[ ${option[$name]} =~ ^[1-9][0-9]*$ ]] ||
-    fail "--$name: '${option[$name]}' is not a whole number from 1 up"
+    fail "--$name: '${option[$name]}' is not a whole number of at least 1"
 done
 [[ ${option[device]} == cpu || ${option[device]} == cuda ]] ||
   fail "--device: '${option[device]}' is neither cpu nor cuda"
@@ -77,7 +77,7 @@ delink=${option[delink]}
 if [[ -z $delink ]]; then
   delink=$here/../../build/release/tools/delink
   [[ -x $delink ]] || delink=$(command -v delink) ||
-    fail "there is no delink program; build it, or name it by --delink"
+    fail "there is no delink program; build it, or give it by --delink"
 fi
 "$python" -c 'import torch' 2>/dev/null ||
   fail "$python has no torch; --help says how to install it"
@@ -109,7 +109,7 @@ run() {
   shift
   "$@" >"$file" 2>"$work/log" && return
   cat "$work/log" >&2
-  fail "this failed: $*"
+  fail "this command failed: $*"
 }
 
 for shape in "${shapes[@]}"; do

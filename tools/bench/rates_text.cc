@@ -36,7 +36,9 @@ std::string BusText(const MachineRates& rates) {
                     "between its memory and\n  the host's, which is the same; "
                     "pinned is ordinary memory in huge pages\n");
   } else if (!rates.pinned_memory) {
-    absl::StrAppend(&text, "  the driver pinned none: both are pageable\n");
+    absl::StrAppend(&text,
+                    "  the driver pinned no memory: both rates are of "
+                    "pageable memory\n");
   }
   return text;
 }
@@ -66,8 +68,9 @@ std::string UpdatesText(const MachineRates& rates) {
 // and updates are free.
 std::string BoundsText(const MachineRates& rates) {
   std::string text = absl::StrFormat(
-      "free from so many tokens on, with products at the rates above and all "
-      "in host memory\n  %-33s %9s %9s %9s %11s %13s\n",
+      "transfers and updates are free from this many tokens on, if products "
+      "run at the\nrates above and everything is in host memory\n  %-33s %9s "
+      "%9s %9s %11s %13s\n",
       "", "weights", "weights", "gradients", "host update", "device update");
   absl::StrAppend(&text, absl::StrFormat("  %-8s %-9s %-6s %-7s %9s %9s %9s "
                                          "%11s %13s\n",

@@ -110,8 +110,8 @@ recompute = "%s"
   DELINK_ASSIGN_OR_RETURN(const Recipe recipe, read(step.sets));
   if (ReportKey(plain) != ReportKey(recipe)) {
     return absl::InvalidArgumentError(
-        "--set is for keys that have no option of their own: there are "
-        "--device, --seq, --batch, --share, --depth, --precision and "
+        "--set is for keys that have no option of their own; for the others "
+        "use --device, --seq, --batch, --share, --depth, --precision and "
         "--recompute");
   }
   return CheckWorld(recipe, 1);

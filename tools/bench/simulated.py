@@ -1,20 +1,21 @@
 #!/usr/bin/python3
-"""Step times over slow links: what the joint execution says beside what they are.
+"""Step times over slow links: predicted by the joint execution, and measured.
 
   tools/bench/simulated.py --data CORPUS/train [--delink PROGRAM]
                            [--delay SECONDS,RATE] [--rounds N] [--steps N]
                            [--recipe RECIPE] [--set KEY=VALUE ...]
                            [--only NAME ...] [--json]
 
-Trains a recipe of two stages, recipes/gpt_10m.toml unless another is given, 8
-sequences a step in micro-batches of one, by two processes of one core each in
-several layouts, twice each: with a trace and nothing delayed, and with
-DELINK_DELAY, under which all that ranks exchange takes a set latency and
-bandwidth (docs/benchmarks.md). `delink plan --trace --delay` says, by the first,
-how long a step of the second takes. Prints for each layout the median seconds of
-a step undelayed, what a step would take by that trace without and with the
-delay, the median delayed, and measured / planned: the median of the rounds
-(least - most). Of a run the steps of the real stage after the first three count.
+Trains a recipe of two stages (default: recipes/gpt_10m.toml) with 8 sequences a
+step in micro-batches of one, by two processes of one core each, in several
+layouts. Each layout runs twice: once with a trace and without delay, once with
+DELINK_DELAY, which gives all exchanges between ranks a set latency and
+bandwidth (docs/benchmarks.md). `delink plan --trace --delay` predicts from the
+first run how long a step of the second takes. Prints for each layout the median
+seconds of an undelayed step, the step times that the trace predicts without and
+with the delay, the median seconds of a delayed step, and measured / planned:
+the median of the rounds (least - most). The steps of the real stage count,
+except the first three.
 """
 import argparse
 import json
@@ -97,18 +98,22 @@ def measure(options, layout):
 def main():
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument("--data", required=True, help="a corpus's train folder")
+  parser.add_argument("--data", required=True,
+                      help="the train folder of a corpus")
   parser.add_argument("--delink", default="build/release/tools/delink")
   parser.add_argument("--recipe", default=RECIPE)
   parser.add_argument("--set", action="append", default=[],
                       help="a key of the recipe; may be repeated")
   parser.add_argument("--delay", default="0.005,1e8",
                       help="latency in seconds, bytes a second (0.005,1e8)")
-  parser.add_argument("--rounds", type=int, default=3, help="(3)")
-  parser.add_argument("--steps", type=int, default=10, help="that count (10)")
+  parser.add_argument("--rounds", type=int, default=3,
+                      help="number of rounds (3)")
+  parser.add_argument("--steps", type=int, default=10,
+                      help="measured steps (10)")
   parser.add_argument("--only", nargs="+", choices=list(LAYOUTS),
                       default=list(LAYOUTS))
-  parser.add_argument("--json", action="store_true", help="a line a layout")
+  parser.add_argument("--json", action="store_true",
+                      help="print one JSON object for each layout")
   options = parser.parse_args()
   rounds = {name: [] for name in options.only}
   for _ in range(options.rounds):

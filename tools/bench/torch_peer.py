@@ -2,9 +2,9 @@
 """The peer of `delink bench`: the same models in plain, well-kept PyTorch.
 
 Trains on random tokens (forward, backward, clipping to a norm of 1, AdamW) and
-prints one JSON object: tokens a second of the median step, and the most memory
-the process had above that of an idle `import torch`, or what of the GPU is taken
-at the end. tools/bench/peers.sh runs it in turn with ours:
+prints one JSON object: tokens a second of the median step, and the peak memory
+of the process beyond an idle `import torch`, or on a GPU the memory in use at
+the end. tools/bench/peers.sh alternates it with `delink bench`:
 
   torch_peer.py --shape gpt-124m --seq 256 --batch 4
   torch_peer.py --shape llama-10m --compile --dtype bf16
@@ -156,7 +156,7 @@ def peak_resident():
     for line in status:
       if line.startswith("VmHWM:"):
         return int(line.split()[1]) * 1024
-  sys.exit("torch_peer.py: /proc/self/status does not tell the peak of memory")
+  sys.exit("torch_peer.py: /proc/self/status does not give the peak memory")
 
 
 def taken_of_gpu():
@@ -238,7 +238,7 @@ def main():
     model = model.to(torch.bfloat16)
   seconds, loss = train(model, shape.vocab, args)
   if not math.isfinite(loss):
-    sys.exit(f"torch_peer.py: the loss is {loss}")
+    sys.exit(f"torch_peer.py: the loss is not finite: {loss}")
   median = statistics.median(seconds)
   mode = "compile" if args.compile else "eager"
   print(json.dumps({

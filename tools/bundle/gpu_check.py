@@ -4,23 +4,25 @@ backend must show, stage by stage, each with a time limit.
 
   tests      the tests that need a GPU, twice
   sanitizer  compute-sanitizer's memcheck and racecheck over the kernels' tests
-  curves     one recipe, CPU in fp32 and GPU in bf16: how far losses are apart
+  curves     one recipe, on the CPU in fp32 and on the GPU in bf16: how far the
+             losses differ
   start      seconds from the start of 'delink train' to its first step
   speed      'delink bench' of the shapes: tokens/s, percent of the speed of
-             light, planned memory beside measured
-  tune       the same of the first shape under each choice that is there to be
-             made: what is kept, sums in any order, how products are made
+             light, planned and measured memory
+  tune       the same for the first shape under each available choice: what is
+             kept, sums in any order, how products are made
   ops        'delink bench' of every kernel
-  offload    steps with planes at home on the host: percent of the speed with
-             all on the device beside what was foretold (offload_check.py); an
-             8B shape in 24 GiB; the largest model that trains. Without a GPU
-             'not run', and what assumed rates foretell
-  peers      the shapes beside PyTorch's, eager and compiled, in turn
+  offload    steps with host-resident planes: percent of the speed with
+             everything on the device, and the predicted percent
+             (offload_check.py); an 8B shape in 24 GiB; the largest model that
+             trains. Without a GPU 'not run', and the prediction from assumed
+             rates
+  peers      the shapes alternately with PyTorch's, eager and compiled
 
 curves and start need --corpus, a folder that 'delink data build' made. peers
-takes minutes for each shape: name one at a time where time is short. All output
-is kept in --out; the table at the end says what passed. Exits with 1
-where a stage failed.
+takes minutes for each shape: if time is short, name one at a time. All output
+is kept in --out; the table at the end says what passed. Exits with 1 if a stage
+failed.
 """
 
 import argparse
@@ -143,7 +145,8 @@ class Check:
         idle.append(os.path.basename(program))
     self.said.append(f"{passed} passed, {skipped} skipped, over two rounds")
     if idle:
-      raise Failure(f"hardly ran: {', '.join(idle)}; tests.log says why")
+      raise Failure("at least half of the tests were skipped in: "
+                    f"{', '.join(idle)}; tests.log says why")
 
   def sanitizer(self):
     folders = [os.environ.get("PATH", "")] + [
@@ -166,7 +169,7 @@ class Check:
 
   def train(self, name, device, *settings):
     if self.options.corpus is None:
-      raise Failure("it needs --corpus")
+      raise Failure("the stage needs --corpus, a corpus folder")
     words = [self.delink, "train", f"{HERE}/recipes/{self.options.recipe}",
              "--set", f"data.train={self.options.corpus}/train",
              "--out", self.path(name), "--device", device, "--overwrite"]
@@ -190,7 +193,7 @@ class Check:
     if not len(cpu) == len(gpu) == steps:
       raise Failure(f"{len(cpu)} and {len(gpu)} losses of {steps} steps")
     if not all(isinstance(x, float) and math.isfinite(x) for x in cpu + gpu):
-      raise Failure("losses that are no numbers")
+      raise Failure("some losses are not finite numbers")
     apart = max(abs(a - b) / a for a, b in zip(cpu, gpu))
     self.said.append(f"{steps} steps, loss {cpu[0]:.3f} to {cpu[-1]:.3f} and "
                      f"{gpu[-1]:.3f}, at most {100 * apart:.2f} % apart")
@@ -447,20 +450,22 @@ def arguments():
   parser.add_argument("stage", nargs="*", metavar="STAGE",
                       help=f"{', '.join(STAGES)} (all of them)")
   parser.add_argument("--out", default="gpu-check", help="(gpu-check)")
-  parser.add_argument("--corpus", help="for curves and start")
+  parser.add_argument("--corpus", help="corpus folder for curves and start")
   parser.add_argument("--seconds", type=float, default=600,
-                      help="at most for each stage (600)")
+                      help="time limit of each stage (600)")
   parser.add_argument("--shape", action="append",
                       help=f"may be repeated ({', '.join(SHAPES)})")
-  parser.add_argument("--steps", type=int, default=200, help="of curves (200)")
+  parser.add_argument("--steps", type=int, default=200,
+                      help="steps of curves (200)")
   parser.add_argument("--recipe", default="quickstart_p2r.toml",
-                      help="of curves, in recipes (quickstart_p2r.toml)")
+                      help="recipe of curves, in recipes (quickstart_p2r.toml)")
   parser.add_argument("--start-recipe", default="gpt2_124m.toml",
-                      help="of start, in recipes (gpt2_124m.toml)")
+                      help="recipe of start, in recipes (gpt2_124m.toml)")
   parser.add_argument("--device", default="cuda", help="(cuda)")
   parser.add_argument("--quick", action="store_true",
                       help="rough figures of speed and ops")
-  parser.add_argument("--delink", help="another program than the bundle's")
+  parser.add_argument("--delink",
+                      help="the delink to run instead of the bundle's")
   options = parser.parse_args()
   for stage in options.stage:
     if stage not in STAGES:

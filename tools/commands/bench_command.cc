@@ -60,8 +60,8 @@ absl::Status CheckWritable(const std::string& path) {
   if (std::ofstream(path, std::ios::app)) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat("--json: ", path,
-                   " cannot be written; name a file in a folder that is there "
-                   "and yours"));
+                   " cannot be written; name a file in an existing folder that "
+                   "you may write to"));
 }
 
 // Refuses options that do not belong to the suite.
@@ -69,8 +69,8 @@ absl::Status CheckSuite(const BenchCommand& c) {
   if (c.suite != "machine") {
     if (c.out.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        "--out goes with --suite machine; other suites write what they measure "
-        "to --json FILE");
+        "--out needs --suite machine; other suites write their measurements to "
+        "--json FILE");
   }
   const std::pair<const char*, bool> others[] = {
       {"--shape", !c.shapes.empty()},
@@ -89,7 +89,7 @@ absl::Status CheckSuite(const BenchCommand& c) {
     if (!given) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(name,
-                     " does not go with --suite machine, which takes "
+                     " cannot be used with --suite machine, which takes "
                      "--device, --threads, --quick and --out"));
   }
   return absl::OkStatus();
@@ -109,7 +109,8 @@ absl::StatusOr<std::string> RatesPath(const std::string& out) {
       access(folder.c_str(), W_OK) != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--out: ", out,
-        " cannot be written; name a file in a folder that is there and yours"));
+        " cannot be written; name a file in an existing folder that you may "
+        "write to"));
   }
   return out;
 }
@@ -126,7 +127,7 @@ absl::Status MeasureTheMachine(const BenchCommand& command, World& world) {
                                               }));
   DELINK_RETURN_IF_ERROR(offload::WriteMachineRates(rates, path));
   Print(bench::ToText(rates));
-  DELINK_LOG(kInfo) << "the rates are kept in " << path;
+  DELINK_LOG(kInfo) << "wrote the rates to " << path;
   return absl::OkStatus();
 }
 

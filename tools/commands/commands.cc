@@ -104,7 +104,7 @@ int Finish(World& world, const absl::Status& status) {
 absl::Status RequireOneProcess(World& world, const char* command) {
   if (world.size() == 1) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("delink ", command, " is the work of one process, but ",
+      absl::StrCat("delink ", command, " runs in one process, but ",
                    world.size(), " were started; run it without mpirun"));
 }
 

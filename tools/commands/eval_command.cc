@@ -24,7 +24,7 @@ absl::Status CheckLines(const Eval& command, World& world) {
   absl::Status status;
   if (world.rank() == 0 && !path.empty() && PathExists(path)) {
     status = absl::AlreadyExistsError(
-        absl::StrCat("--lines: ", path, ": is there; choose another file"));
+        absl::StrCat("--lines: ", path, ": exists; choose another file"));
   }
   return AgreeOnStatus(world.comm(), status);
 }

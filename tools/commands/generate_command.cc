@@ -59,10 +59,11 @@ absl::Status Load(World& world, Opened& opened) {
   DELINK_ASSIGN_OR_RETURN(const Mesh mesh, opened.saved->MeshFor(world.size()));
   if (mesh.data > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the ranks of delink generate have the weights together, but ",
+        "delink generate needs exactly as many ranks as hold the weights "
+        "together, but ",
         world.size(),
-        " were started; start as many as tensor x pipeline of "
-        "the checkpoint's stage, or arrange them: --set stage.",
+        " were started; start tensor x pipeline ranks of the checkpoint's "
+        "stage, or change its layout: --set stage.",
         opened.saved->run().stage_index, ".parallel={tensor=", world.size(),
         ",pipeline=1}"));
   }

@@ -104,12 +104,12 @@ void MetricsReader::Finish() {
   };
   if (torn_ > 0) {
     note(absl::StrCat("metrics.jsonl: line ", torn_,
-                      ", the last, was cut short; it is left out"));
+                      ", the last, is incomplete and was skipped"));
   }
   if (!strange_.empty()) {
     note(absl::StrCat("metrics.jsonl: ", strange_.size(),
-                      " line(s) that are no row of metrics are left out, the "
-                      "first of them line ",
+                      " line(s) are not rows of metrics and were skipped; the "
+                      "first is line ",
                       strange_.front()));
   }
   const std::vector<double>& shares = run_->steps.Values("peak_percent");
@@ -118,15 +118,14 @@ void MetricsReader::Finish() {
   });
   if (over > 0) {
     note(absl::StrFormat(
-        "%d step(s) reached more than the matmul peak, at most %.0f%% of it: "
-        "it was measured too low, as on a busy machine, so shares of it are "
-        "too large",
+        "%d step(s) exceeded the matmul peak, reaching up to %.0f%% of it: the "
+        "peak was measured too low, as happens on a busy machine, so percents "
+        "of it are too high",
         over, Largest(shares)));
   }
   if (back_ > 0) {
     note(absl::StrCat("metrics.jsonl: ", back_,
-                      " row(s) of steps that had been told of before are left "
-                      "out"));
+                      " row(s) repeat steps of earlier rows and were skipped"));
   }
 }
 

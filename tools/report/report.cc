@@ -49,7 +49,7 @@ absl::Status CheckOut(const std::string& out) {
   }
   if (PathExists(out) && !IsPage(out)) {
     return absl::AlreadyExistsError(absl::StrCat(
-        out, ": is there and is no HTML page; choose another --out"));
+        out, ": exists and is not an HTML page; choose another --out"));
   }
   return absl::OkStatus();
 }

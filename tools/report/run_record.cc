@@ -102,13 +102,12 @@ void FindState(RunRecord* run) {
           : absl::StrFormat("step %.0f of %.0f", last, run->planned_steps);
   if (!CheckNobodyLives(ranks).ok()) {
     run->state = RunState::kRunning;
-    run->notes.push_back(
-        absl::StrCat("is still at work: this is as far as ", got));
+    run->notes.push_back(absl::StrCat("is still running; shown up to ", got));
   } else if (PathExists(ranks)) {
     run->state = RunState::kDied;
     run->notes.push_back(
         absl::StrCat("died after ", got,
-                     ", or its machine did; --resume goes on from its newest "
+                     ", or its machine did; --resume continues from its newest "
                      "checkpoint"));
   } else if (steps.empty()) {
     run->state = RunState::kEmpty;
@@ -124,7 +123,7 @@ void FindState(RunRecord* run) {
   }
   if (PathExists(RunFolder::Diagnosis(run->folder))) {
     run->notes.emplace_back(
-        "had steps that were not finite, or outliers: see diagnosis/ in its "
+        "had steps with non-finite values, or outliers: see diagnosis/ in its "
         "folder");
   }
 }
@@ -160,7 +159,7 @@ absl::StatusOr<RunRecord> ReadRun(const std::string& folder) {
     if (!names.empty()) {
       return absl::FailedPreconditionError(absl::StrCat(
           folder,
-          ": is no run: it has neither recipe.toml nor metrics.jsonl nor "
+          ": is not a run: it has neither recipe.toml nor metrics.jsonl nor "
           "checkpoints/; name the --out of a delink train"));
     }
     run.notes.emplace_back("the folder is empty");

@@ -83,8 +83,8 @@ absl::StatusOr<Sweep> ReadSweep(const std::string& folder) {
   if (!TakeSweep(ParseOrderedJson(text), &sweep)) {
     return absl::FailedPreconditionError(
         absl::StrCat(PathOf(folder),
-                     ": is not what delink sweep writes; run "
-                     "the sweep again, which writes it anew"));
+                     ": was not written by delink sweep; run the sweep again "
+                     "to replace it"));
   }
   return sweep;
 }

@@ -7,8 +7,8 @@ usage() {
   cat <<'TXT'
 usage: tools/study/fetch_text.sh DIR
 
-Downloads the Debian package linux-doc-6.1 (37 MB) and leaves the plain text of
-its pages in DIR, which must not be there yet.
+Downloads the Debian package linux-doc-6.1 (37 MB) and writes the plain text of
+its pages to DIR, which must not exist yet.
 TXT
 }
 
@@ -18,7 +18,7 @@ case ${1:-} in
 esac
 out=$(realpath -m -- "$1")
 if [[ -e $out ]]; then
-  echo "fetch_text.sh: $out is there already; choose another" >&2
+  echo "fetch_text.sh: $out exists; choose another folder" >&2
   exit 2
 fi
 work=$(mktemp -d)

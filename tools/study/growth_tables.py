@@ -3,15 +3,15 @@
 
   growth_tables.py RUNS OUT
 
-RUNS has the sweeps that tools/study/run.sh made of files 8 to 15. What is
-finished goes into OUT/growth_runs.csv, a row a run, beside what stands there
-already: runs of several machines come together in it, and tables are made of it
-alone. Everything stands beside the deep model from scratch, runs of the same
-seed. FLOPs are of the steps that a run took, in each stage at its depth. Seconds
-are of one idle core: a token takes a + b x its FLOPs, the line through the
-speeds of 14_seconds, so that they do not depend on what else a machine did.
-"Scratch needs" is how many times as long a run from scratch takes to end at the
-same loss, on the line through those of 9_length (seconds logarithmic).
+RUNS has the sweeps that tools/study/run.sh made of files 8 to 15. Finished runs
+are added to OUT/growth_runs.csv, one row a run, so that it can collect runs of
+several machines; the tables are made from this file alone. Every run is
+compared with the deep model from scratch with the same seed. FLOPs are those of
+the steps that a run took, in each stage at its depth. Seconds are those of one
+idle core, independent of a machine's other load: a token takes a + b x its
+FLOPs, the line through the speeds of 14_seconds. "Scratch needs" is how many
+times as long a run from scratch takes to reach the same loss, on the line
+through the runs of 9_length (with logarithmic seconds).
 """
 import csv
 import json
@@ -167,7 +167,7 @@ def main():
             speeds.append((flops / tokens, 1 / float(row["tokens_per_s"])))
     lengths = grouped(rows, "9_length", (0, 0))
     if not speeds or SCRATCH not in lengths:
-        sys.exit(f"growth_tables.py: {SECONDS} and '{SCRATCH}' of 9_length come first")
+        sys.exit(f"growth_tables.py: {SECONDS} and '{SCRATCH}' of 9_length are missing; run these sweeps first")
     cost = line_through(speeds)
     lengths = grouped(rows, "9_length", cost)
     scratch = lengths[SCRATCH]

@@ -8,19 +8,18 @@ usage() {
 usage: tools/study/run.sh [--out DIR] [--delink PROGRAM] [--jobs N]
                           [--set KEY=VALUE]... [SWEEP...]
 
-Each SWEEP (all unless given) is a file tools/study/SWEEP.toml: 1 to 7 on
-sharing, 8 to 15 on stages that run fewer layers, and on sharing where depth pays.
-A run takes one to five minutes on one core with bf16 instructions, 1 to 7 together
-two hours on two such cores, 8 to 15 three; what is finished is not run again. What
-the first sweeps of each part find, learning rates and warm-up, is in the recipes
-that the others vary.
-14_seconds measures speeds: it is run with one job on a machine that does nothing
-else.
+Each SWEEP (default: all) is a file tools/study/SWEEP.toml: 1 to 7 on sharing, 8
+to 15 on stages that run fewer layers, and on sharing where depth pays. A run
+takes one to five minutes on one core with bf16 instructions; on two such cores,
+sweeps 1 to 7 take two hours and 8 to 15 three. Finished runs are not run again.
+The first sweeps of each part find learning rates and warm-up; the recipes that
+the other sweeps vary contain these values. 14_seconds measures speeds: run it
+with one job on an otherwise idle machine.
 
-  --out DIR         where text, corpus, runs and tables go (default: runs/study)
+  --out DIR         folder of text, corpus, runs, tables (default: runs/study)
   --delink PROGRAM  the program (default: build/program/tools/delink)
-  --jobs N          runs at once (default: 2), each with its share of the cores
-  --set KEY=VALUE   of every run
+  --jobs N          runs at the same time (default: 2); they divide the cores
+  --set KEY=VALUE   a key of the recipe of every run
   --help            this text
 TXT
 }

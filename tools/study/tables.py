@@ -6,9 +6,9 @@
 For each sweep RUNS/NAME with a sweep.csv a table in Markdown, means over seeds
 with the sample's standard deviation, and a figure of the validation losses,
 OUT/NAME.svg, with every run as a dot. The best of the first two sweeps, from
-scratch and with one switch, stand above every other table and figure; what a
-row has beside scratch is the mean of the differences between runs of the same
-seed. Prints the tables. What did not finish is said, and not counted.
+scratch and with one switch, are repeated above every other table and figure. A
+row's difference from scratch is the mean of the differences between runs of the
+same seed. Prints the tables. Unfinished runs are reported and not counted.
 """
 import csv
 import html
@@ -240,7 +240,7 @@ def main():
     paths = {name: os.path.join(runs, name, "sweep.csv") for name in folders}
     sweeps = {name: read(path) for name, path in paths.items() if os.path.exists(path)}
     if not sweeps:
-        sys.exit(f"tables.py: {runs}: no sweep there; tools/study/run.sh makes them")
+        sys.exit(f"tables.py: {runs}: holds no sweep; make the sweeps with tools/study/run.sh")
     os.makedirs(out, exist_ok=True)
     scratch, pseudo = best_of(sweeps, SCRATCH), best_of(sweeps, PSEUDO)
     print("# Tables of the study\n")

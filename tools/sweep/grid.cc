@@ -81,14 +81,14 @@ absl::Status CheckSet(const Spec& spec, const std::string& set) {
   std::string by;
   for (const Axis& axis : spec.axes) {
     if (std::any_of(axis.keys.begin(), axis.keys.end(), varies)) {
-      by = absl::StrCat("the axis '", axis.name, "' varies");
+      by = absl::StrCat("the axis '", axis.name, "' varies as well");
     }
   }
-  if (!spec.seeds.empty() && varies("run.seed")) by = "`seeds` sets";
+  if (!spec.seeds.empty() && varies("run.seed")) by = "`seeds` sets as well";
   if (by.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(spec.path, ": --set ", set,
-                                                 ": is what ", by,
-                                                 "; leave one of the two out"));
+                                                 ": sets a key that ", by,
+                                                 "; remove one of the two"));
 }
 
 // Checks that names differ, since each is a folder.
@@ -121,14 +121,16 @@ absl::StatusOr<std::vector<GridRun>> ExpandGrid(const Spec& spec) {
     if (grid.size() > kMostRuns) {
       return absl::InvalidArgumentError(
           absl::StrCat(spec.path, ": more than ", kMostRuns,
-                       " combinations; make several sweeps of it"));
+                       " combinations; split it into several sweeps"));
     }
   }
   std::erase_if(grid,
                 [&](const GridRun& run) { return Skipped(run, spec.skips); });
   if (grid.empty()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(spec.path, ": [[skip]] leaves no run"));
+        absl::StrCat(spec.path,
+                     ": [[skip]] leaves no run; skip fewer "
+                     "combinations"));
   }
   std::vector<GridRun> runs;
   const size_t rounds = std::max<size_t>(1, spec.seeds.size());

@@ -113,7 +113,7 @@ std::string TakeValues(const std::vector<Value>& values,
     }
     if (!seen.insert(choice.label).second) {
       return absl::StrCat("'", choice.label,
-                          "' is there twice; give other `labels`");
+                          "' occurs twice; give other `labels`");
     }
     axis->choices.push_back(std::move(choice));
   }
@@ -183,8 +183,8 @@ void CheckSeeds(Section& s, const std::vector<int64_t>& seeds) {
   for (const int64_t seed : seeds) {
     if (seen.insert(seed).second) continue;
     s.Error("seeds", absl::StrCat(seed,
-                                  " is there twice; a run of it would be "
-                                  "the same run"));
+                                  " occurs twice; both runs would be the same, "
+                                  "so remove one"));
   }
 }
 
@@ -202,11 +202,14 @@ void CheckNames(Section& s, const Spec& spec) {
     for (const std::string& key : axis.keys) {
       chooses |= key == kRecipeKey;
       if (key != "run.seed") continue;
-      s.Error("axis", "run.seed is no axis: list the `seeds`");
+      s.Error("axis",
+              "run.seed cannot be the key of an axis; list the `seeds` "
+              "instead");
     }
   }
   if (chooses == !spec.recipe.empty()) {
-    s.Error("recipe", chooses ? "given, and chosen by an axis as well"
+    s.Error("recipe", chooses ? "given, but an axis chooses it as well; remove "
+                                "one of the two"
                               : "required, unless an axis has it as its key");
   }
   for (const Skip& skip : spec.skips) {

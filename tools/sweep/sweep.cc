@@ -113,13 +113,13 @@ absl::Status CheckTable(const std::string& out, const SweepPlan& plan) {
   if (left.empty()) return absl::OkStatus();
   if (before.settings != sweep::EmptyTable(plan.spec, plan.runs).settings) {
     return absl::AlreadyExistsError(
-        absl::StrCat(out, ": has the runs of a sweep of other axes (",
+        absl::StrCat(out, ": has the runs of a sweep with other axes (",
                      absl::StrJoin(before.settings, ", "), "), ", left.front(),
                      " among them; choose another --out"));
   }
   DELINK_LOG(kWarning) << out << ": " << left.size()
-                       << " run(s) of before are not in " << plan.spec.path
-                       << " any more, nor in the table: "
+                       << " earlier run(s) are no longer in " << plan.spec.path
+                       << " and are left out of the table: "
                        << absl::StrJoin(left, ", ");
   return absl::OkStatus();
 }
@@ -293,8 +293,8 @@ class Sweep {
   void Stop() {
     outcome_.signal = StopSignal();
     DELINK_LOG(kInfo) << SignalName(outcome_.signal)
-                      << ": the runs at work save and end; the same command "
-                         "goes on from here";
+                      << ": the active runs save and end; the same command "
+                         "continues the sweep";
     for (const Slot& slot : slots_) {
       if (slot.job.has_value()) slot.job->Stop(SIGTERM);
     }
@@ -334,7 +334,7 @@ absl::StatusOr<SweepPlan> PlanSweep(const SweepOptions& options,
     if (status.ok()) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(options.spec, ": the run with ", SettingsText(run),
-                     " cannot be:\n", status.message()));
+                     " has a wrong recipe:\n", status.message()));
   }
   return plan;
 }

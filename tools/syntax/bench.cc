@@ -17,8 +17,8 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
        .to = &bench.suite,
        .help = "ops (each kernel), step (whole training steps), all (both), "
                "update (AdamW on the host, beside three passes and memory "
-               "alone) or machine (the rates that offloading is planned "
-               "by) (all)",
+               "alone) or machine (the rates that offloading is planned with) "
+               "(all)",
        .choices = {"ops", "step", "all", "update", "machine"}},
       {.name = "--device",
        .value = "DEVICE",
@@ -39,7 +39,7 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
        .check = WholeNumber(1, schema::kMaxThreads)},
       {.name = "--quick",
        .to = &bench.quick,
-       .help = "a few seconds, tiny shapes, rough figures"},
+       .help = "measure tiny shapes for a few seconds: rough figures"},
       {.name = "--out",
        .value = "FILE",
        .to = &bench.out,
@@ -50,19 +50,19 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
       {.name = "--json",
        .value = "FILE",
        .to = &bench.json,
-       .help = "write all that was measured as one JSON object; - for "
-               "standard output, instead of tables",
+       .help = "write all measurements as one JSON object; - prints it to "
+               "standard output instead of tables",
        .names = Names::kFile},
       {.name = "--compare",
        .value = "OLD.json",
        .to = &bench.compare,
-       .help = "say what got slower or faster than a file of --json has it",
+       .help = "report what got slower or faster than in this file of --json",
        .names = Names::kFile,
        .must_exist = true},
       {.name = "--scratch",
        .value = "DIR",
        .to = &bench.scratch,
-       .help = "folder where the disk is measured (the system's for "
+       .help = "folder where the disk is measured (the system's folder for "
                "temporary files)",
        .names = Names::kFolder,
        .must_exist = true}};
@@ -84,8 +84,8 @@ std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
           {.name = "--share",
            .value = "SPEC",
            .to = &bench.share,
-           .help = "what blocks share, as a recipe's stage has it (none and "
-                   "all)",
+           .help = "what blocks share, written as in a recipe's stage (none "
+                   "and all)",
            .check =
                [](const std::string& text) {
                  const auto spec = ParseShareSpec(text);
@@ -94,8 +94,8 @@ std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
           {.name = "--depth",
            .value = "N",
            .to = &bench.depth,
-           .help = "also steps that visit the first N blocks, beside those "
-                   "that visit all",
+           .help = "measure steps that visit the first N blocks as well as "
+                   "steps that visit all",
            .check = WholeNumber(1)},
           {.name = "--precision",
            .value = "TYPE",
@@ -112,8 +112,8 @@ std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
           {.name = "--steps",
            .value = "N",
            .to = &bench.steps,
-           .help = "how many count, after two that do not (as many as take "
-                   "four seconds, at least five)",
+           .help = "steps that are measured, after two that are not (as many "
+                   "as take four seconds, at least five)",
            .check = WholeNumber(1)}};
 }
 

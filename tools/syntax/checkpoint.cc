@@ -76,14 +76,14 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
           {.name = "--depth",
            .value = "N",
            .to = &given.depth,
-           .help = "visit N blocks, which grow where there are fewer (as many "
-                   "as the recipe's next stage, or as there are)",
+           .help = "visit N blocks; missing blocks are added (as many as the "
+                   "recipe's next stage visits, or as there are)",
            .check = WholeNumber(1)},
           {.name = "--grow",
            .value = "HOW",
            .to = &given.grow,
-           .help = "what new blocks begin with: copy, cycle, random or zero "
-                   "(the recipe's next stage's, or copy)",
+           .help = "initial values of added blocks: copy, cycle, random or "
+                   "zero (the recipe's next stage's, or copy)",
            .choices = {"copy", "cycle", "random", "zero"}}};
 }
 
@@ -91,9 +91,9 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
 ArgumentSyntax WeightsOption(std::vector<std::string>& sets) {
   ArgumentSyntax option = SetOption(sets);
   option.help =
-      "where the weights are: under mpirun together on ranks, "
-      "stage.N.parallel.tensor=2, or on the host, stage.N.offload.weights=host "
-      "(the checkpoint's)";
+      "place the weights: on several ranks under mpirun by "
+      "stage.N.parallel.tensor=2, in host memory by "
+      "stage.N.offload.weights=host (as in the checkpoint's recipe)";
   return option;
 }
 
@@ -110,7 +110,7 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
           {.name = "--batches",
            .value = "N",
            .to = &eval.batches,
-           .help = "batches of the recipe's size, from the start (all)",
+           .help = "use the first N batches of the recipe's size (all)",
            .check = WholeNumber(1),
            .needs = {"--data"}},
           {.name = "--choices",
@@ -131,13 +131,13 @@ std::vector<ArgumentSyntax> EvalArgumentList(Eval& eval) {
           {.name = "--delimiter",
            .value = "TEXT",
            .to = &eval.delimiter,
-           .help = "between a question and its options (a space)",
+           .help = "text between a question and its options (a space)",
            .needs = {"--choices"}},
           {.name = "--lines",
            .value = "FILE",
            .to = &eval.lines,
-           .help = "write what each question or text came to, a JSON object a "
-                   "line; a new file",
+           .help = "write the result of each question or text to a new file, a "
+                   "JSON object a line",
            .names = Names::kFile,
            .excludes = {"--data"}},
           {.name = "--precision",
@@ -155,27 +155,27 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
       {.name = "--prompt",
        .value = "TEXT",
        .to = &generate.prompt,
-       .help = "what to continue",
+       .help = "the text to continue",
        .or_else = "--prompts",
        .excludes = {"--prompts"}},
       {.name = "--prompts",
        .value = "FILE",
        .to = &generate.prompts,
-       .help = "what to continue, a JSON object a line (prompt; also until, "
-               "tokens and the options below): prints one for each",
+       .help = "prompts to continue, a JSON object a line (prompt; also until, "
+               "tokens and the options below); prints one object for each",
        .names = Names::kFile,
        .must_exist = true},
       WeightsOption(generate.sets),
       {.name = "--tokens",
        .value = "N",
        .to = &generate.tokens,
-       .help = "how many to add (128)",
+       .help = "number of tokens to generate (128)",
        .check = WholeNumber(1)},
       {.name = "--temperature",
        .value = "T",
        .to = &generate.temperature,
        .help = "below 1 more certain, above 1 more varied, 0 always the "
-               "likeliest (1)",
+               "likeliest token (1)",
        .check = Number(0, std::numeric_limits<double>::infinity())},
       {.name = "--top-k",
        .value = "K",
@@ -201,7 +201,7 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
 CommandSyntax DelinkSyntax() {
   auto given = std::make_shared<DelinkArguments>();
   return {.name = "delink",
-          .summary = "Cut links of a checkpoint, or let it grow",
+          .summary = "Delink a checkpoint's layers, or add blocks",
           .examples = {"delink delink runs/p2r runs/real-start",
                        "delink train recipe.toml --out runs/real "
                        "--resume=runs/real-start"},
@@ -222,7 +222,7 @@ CommandSyntax InspectSyntax() {
 CommandSyntax EvalSyntax() {
   auto eval = std::make_shared<Eval>();
   return {.name = "eval",
-          .summary = "A checkpoint's loss on a corpus, choices or texts",
+          .summary = "Evaluate a checkpoint on a corpus, choices or texts",
           .examples = {"delink eval runs/p2r --data corpus/validation",
                        "delink eval runs/p2r --choices questions.jsonl",
                        "delink eval runs/p2r --loglikelihood pairs.jsonl "

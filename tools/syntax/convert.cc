@@ -41,8 +41,7 @@ std::optional<int64_t> BytesOf(const std::string& text) {
 std::string ShardSizeProblem(const std::string& text) {
   if (BytesOf(text)) return "";
   return "'" + text +
-         "' is no size; give one from 1KB up, such as 5GB or "
-         "500MB";
+         "' is not a size; give one of at least 1KB, such as 5GB or 500MB";
 }
 
 Command MakeConvert(const ConvertArguments& given) {
@@ -72,35 +71,35 @@ std::vector<ArgumentSyntax> ConvertArgumentList(ConvertArguments& given) {
            .must_exist = true},
           {.name = "OUT",
            .to = &given.options.out,
-           .help = "a new folder; of llm.c a new file",
+           .help = "a new folder; for llm.c a new file",
            .names = Names::kFolder},
           {.name = "--to",
            .value = "FORM",
            .to = &given.to,
-           .help = "what OUT becomes: huggingface (of a checkpoint unless "
-                   "given), llmc, or delink, a checkpoint of weights alone",
+           .help = "format of OUT: huggingface (the default for a checkpoint), "
+                   "llmc, or delink, a checkpoint with weights only",
            .choices = {"huggingface", "llmc", "delink"}},
           {.name = "--dtype",
            .value = "DTYPE",
            .to = &given.dtype,
-           .help = "fp32, bf16 or fp16, of what goes out (fp32)",
+           .help = "type of the written weights: fp32, bf16 or fp16 (fp32)",
            .choices = {"fp32", "bf16", "fp16"}},
           {.name = "--shard-size",
            .value = "SIZE",
            .to = &given.shard_size,
-           .help = "the largest file of a folder of Hugging Face, such as "
+           .help = "largest size of a file in a Hugging Face folder, such as "
                    "500MB (5GB)",
            .check = ShardSizeProblem},
           {.name = "--threads",
            .value = "N",
            .to = &given.threads,
-           .help = "threads that make a folder of Hugging Face (twice the "
-                   "machine's cores); the files are the same for any",
+           .help = "threads that write a Hugging Face folder (twice the "
+                   "machine's cores); the files are the same for any number",
            .check = WholeNumber(1, schema::kMaxThreads)},
           {.name = "--dry-run",
            .to = &given.options.dry_run,
-           .help = "print the table of tensors and write nothing: all is "
-                   "checked but the values, which are not moved"}};
+           .help = "print the table of tensors and write nothing; everything "
+                   "but the values is checked"}};
 }
 
 }  // namespace
@@ -108,7 +107,7 @@ std::vector<ArgumentSyntax> ConvertArgumentList(ConvertArguments& given) {
 CommandSyntax ConvertSyntax() {
   auto given = std::make_shared<ConvertArguments>();
   return {.name = "convert",
-          .summary = "Checkpoints to Hugging Face or llm.c, and back",
+          .summary = "Convert to or from Hugging Face and llm.c",
           .examples = {"delink convert runs/p2r published --dtype bf16",
                        "delink convert Qwen3-0.6B runs/qwen3",
                        "delink convert gpt2_124M.bin runs/gpt2"},

@@ -40,7 +40,7 @@ std::vector<ArgumentSyntax> InputArguments(BuildArguments& given) {
           {.name = "--format",
            .value = "FORMAT",
            .to = &given.format,
-           .help = "text or jsonl, whatever the inputs are called (by name; "
+           .help = "text or jsonl, whatever the names of the inputs (by name; "
                    "standard input: text)",
            .choices = {"text", "jsonl"}},
           {.name = "--text-field",
@@ -53,16 +53,17 @@ std::vector<ArgumentSyntax> TokenizerOptions(BuildData& build) {
   return {{.name = "--tokenizer",
            .value = "PATH",
            .to = &build.tokenizer,
-           .help = "tokenise with this: a SentencePiece model, a "
-                   "tokenizer.json (byte-level BPE), or a folder of Hugging "
-                   "Face that has one of them",
+           .help = "the tokenizer: a SentencePiece model, a tokenizer.json "
+                   "(byte-level BPE), or a folder of Hugging Face that has one "
+                   "of them",
            .names = Names::kPath,
            .must_exist = true,
            .excludes = {"--train-tokenizer", "--bytes"}},
           {.name = "--train-tokenizer",
            .value = "VOCAB",
            .to = &build.train_tokenizer,
-           .help = "train a SentencePiece model of this vocabulary on the text",
+           .help = "train a SentencePiece model with this many tokens on the "
+                   "text",
            .check = WholeNumber(1, 1 << 24),
            .excludes = {"--bytes"}},
           {.name = "--bytes",
@@ -76,7 +77,7 @@ std::vector<ArgumentSyntax> BuildArgumentList(BuildArguments& given) {
   all.push_back({.name = "--out",
                  .value = "DIR",
                  .to = &build.out,
-                 .help = "where the corpus goes",
+                 .help = "folder of the corpus",
                  .required = true,
                  .names = Names::kFolder});
   for (ArgumentSyntax& option : TokenizerOptions(build)) {
@@ -92,7 +93,7 @@ std::vector<ArgumentSyntax> BuildArgumentList(BuildArguments& given) {
                  .value = "N",
                  .to = &build.threads,
                  .help = "threads that tokenise (the machine's cores); the "
-                         "corpus is the same for any",
+                         "corpus is the same for any number",
                  .check = WholeNumber(1, schema::kMaxThreads)});
   all.push_back({.name = "--overwrite",
                  .to = &build.overwrite,
@@ -103,7 +104,7 @@ std::vector<ArgumentSyntax> BuildArgumentList(BuildArguments& given) {
 CommandSyntax BuildSyntax() {
   auto given = std::make_shared<BuildArguments>();
   return {.name = "build",
-          .summary = "Text to DIR/train and DIR/validation",
+          .summary = "Turn text into DIR/train and DIR/validation",
           .examples =
               {"delink data build --out corpus --train-tokenizer 8000 "
                "books/*.txt",
@@ -124,7 +125,7 @@ ArgumentSyntax CorpusArgument(std::string& folder) {
 CommandSyntax CheckSyntax() {
   auto check = std::make_shared<CheckData>();
   return {.name = "check",
-          .summary = "Read all of a corpus, and say what is in it",
+          .summary = "Read a whole corpus and report what is in it",
           .examples = {"delink data check corpus"},
           .arguments = {CorpusArgument(check->folder),
                         {.name = "--json",
@@ -136,7 +137,7 @@ CommandSyntax CheckSyntax() {
 CommandSyntax InfoSyntax() {
   auto info = std::make_shared<DescribeData>();
   return {.name = "info",
-          .summary = "Statistics of a corpus",
+          .summary = "Print statistics of a corpus",
           .examples = {"delink data info corpus/train"},
           .arguments = {CorpusArgument(info->folder),
                         {.name = "--json",

@@ -56,24 +56,24 @@ std::vector<ArgumentSyntax> FileArguments(ImportArguments& given) {
        .value = "FORMAT",
        .to = &given.format,
        .help = "megatron, llmc, npy or raw, whatever the files look like "
-               "(what they begin with says)",
+               "(recognised by name and first bytes)",
        .choices = FormatNames()},
       {.name = "--dtype",
        .value = "TYPE",
        .to = &layout.dtype,
-       .help = "of the ids in raw files: u16, u32, i32, i64, u8, i8 or i16",
+       .help = "type of the ids in raw files: u16, u32, i32, i64, u8, i8 or "
+               "i16",
        .choices = TokenElementNames()},
       {.name = "--rows",
        .to = &layout.rows,
-       .help = "each row of a .npy file is a document (else rows follow "
-               "each other)"}};
+       .help = "each row of a .npy file is a document (else rows are joined)"}};
 }
 
 std::vector<ArgumentSyntax> MeaningArguments(ImportData& import) {
   return {{.name = "--tokenizer",
            .value = "PATH",
            .to = &import.tokenizer,
-           .help = "what made the ids: a SentencePiece model, a "
+           .help = "the tokenizer that made the ids: a SentencePiece model, a "
                    "tokenizer.json, or a folder of Hugging Face",
            .names = Names::kPath,
            .must_exist = true,
@@ -81,7 +81,7 @@ std::vector<ArgumentSyntax> MeaningArguments(ImportData& import) {
           {.name = "--vocab",
            .value = "N",
            .to = &import.vocab,
-           .help = "how many ids there are, where no tokenizer is given",
+           .help = "number of ids, if no tokenizer is given",
            .check = WholeNumber(1, (1 << 24) - 1)},
           {.name = "--eot",
            .value = "ID",
@@ -100,7 +100,7 @@ CommandSyntax ImportSyntax() {
   all.push_back({.name = "--out",
                  .value = "DIR",
                  .to = &import.out,
-                 .help = "where the corpus goes",
+                 .help = "folder of the corpus",
                  .required = true,
                  .names = Names::kFolder});
   std::ranges::move(MeaningArguments(import), std::back_inserter(all));
@@ -114,7 +114,7 @@ CommandSyntax ImportSyntax() {
                  .to = &import.overwrite,
                  .help = "replace the corpus in --out"});
   return {.name = "import",
-          .summary = "Files of tokens to DIR/train and DIR/validation",
+          .summary = "Turn token files into DIR/train and DIR/validation",
           .examples = {"delink data import --out corpus --tokenizer "
                        "tokenizer.json my_text.bin",
                        "delink data import --out corpus --vocab 50257 --eot "

@@ -7,18 +7,18 @@ namespace delink::tools {
 CommandSyntax ReportSyntax() {
   auto report = std::make_shared<ReportCommand>();
   return {.name = "report",
-          .summary = "Runs side by side, as one HTML file",
+          .summary = "Compare runs in one HTML file",
           .examples = {"delink report runs/p2r runs/scratch --out report.html"},
           .arguments = {{.name = "RUN",
                          .to = &report->runs,
-                         .help = "run folders; runs may be at work",
+                         .help = "folders of runs, which may still be running",
                          .names = Names::kFolder,
                          .must_exist = true},
                         {.name = "--out",
                          .value = "FILE",
                          .to = &report->out,
-                         .help = "where the page goes; an HTML file that is "
-                                 "there is replaced",
+                         .help = "the HTML file to write; an existing one is "
+                                 "replaced",
                          .required = true,
                          .names = Names::kFile}},
           .make = [report] { return *report; }};

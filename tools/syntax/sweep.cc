@@ -7,7 +7,7 @@ namespace delink::tools {
 CommandSyntax SweepSyntax() {
   auto sweep = std::make_shared<SweepCommand>();
   return {.name = "sweep",
-          .summary = "Train a grid of recipes; resumable, as one table",
+          .summary = "Train a grid of recipes into one table; resumable",
           .examples = {"delink sweep study.toml --out runs/study --jobs 2"},
           .arguments = {{.name = "SPEC",
                          .to = &sweep->spec,
@@ -17,20 +17,21 @@ CommandSyntax SweepSyntax() {
                         {.name = "--out",
                          .value = "DIR",
                          .to = &sweep->out,
-                         .help = "folder of the sweep; what is finished there "
-                                 "is not run again",
+                         .help = "folder of the sweep; its finished runs are "
+                                 "not run again",
                          .required = true,
                          .names = Names::kFolder},
                         {.name = "--jobs",
                          .value = "N",
                          .to = &sweep->jobs,
-                         .help = "runs at once, which share the cores out (1)",
+                         .help = "runs at the same time; the cores are divided "
+                                 "among them (1)",
                          .check = WholeNumber(1, 1024)},
                         SetOption(sweep->sets),
                         {.name = "--dry-run",
                          .to = &sweep->dry_run,
-                         .help = "check every recipe, print the commands that "
-                                 "would be started, and do nothing"}},
+                         .help = "check every recipe and print the commands, "
+                                 "but start none"}},
           .make = [sweep] { return *sweep; }};
 }
 

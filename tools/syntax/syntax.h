@@ -83,7 +83,8 @@ inline constexpr char kVersionFlag[] = "--version";
 inline constexpr char kVersionHelp[] = "print the version and exit";
 
 // Help of DIR and CHECKPOINT, which mean the same in every command.
-inline constexpr char kCorpusHelp[] = "a corpus, or its train or validation";
+inline constexpr char kCorpusHelp[] =
+    "a corpus, or its train or validation folder";
 inline constexpr char kCheckpointHelp[] =
     "a step folder, or a run folder (its newest whole checkpoint)";
 

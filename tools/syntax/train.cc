@@ -49,14 +49,14 @@ std::vector<ArgumentSyntax> TraceOptions(TrainArguments& given) {
   return {{.name = "--trace",
            .value = "FILE",
            .to = &given.options.trace,
-           .help = "write what each instruction of some steps took, for "
+           .help = "write the time of each instruction of some steps, for "
                    "Perfetto or chrome://tracing",
            .names = Names::kFile},
           {.name = "--trace-steps",
            .value = "N|A:B",
            .to = &given.trace_steps,
-           .help = "the steps: the first N of this call, or A to B of the run "
-                   "(10)",
+           .help = "the traced steps: the first N of this call, or A to B of "
+                   "the run (10)",
            .check =
                [](const std::string& text) {
                  const auto steps = ParseTraceSteps(text);
@@ -77,23 +77,23 @@ std::vector<ArgumentSyntax> TrainArgumentList(TrainArguments& given) {
           {.name = "--resume",
            .value = "CHECKPOINT",
            .to = &given.resume,
-           .help = "go on from CHECKPOINT, by default the newest whole one of "
-                   "--out; where there is none, start",
+           .help = "continue from CHECKPOINT, by default the newest whole one "
+                   "in --out; if there is none, start anew",
            .names = Names::kPath},
           {.name = "--overwrite",
            .to = &options.overwrite,
-           .help = "remove the run that --out holds, and start",
+           .help = "remove the run in --out and start anew",
            .excludes = {"--resume"}},
           {.name = "--init",
            .value = "CHECKPOINT",
            .to = &options.init,
-           .help = "start with the weights of CHECKPOINT, which may be a "
-                   "Hugging Face folder, and nothing else of it",
+           .help = "start with only the weights of CHECKPOINT, which may be a "
+                   "Hugging Face folder",
            .names = Names::kPath},
           {.name = "--until-step",
            .value = "N",
            .to = &given.until_step,
-           .help = "stop, and save, after step N",
+           .help = "save and stop after step N",
            .check = WholeNumber(1)},
           DeviceOption(given.device, "the recipe's"),
           {.name = "--threads",
@@ -139,7 +139,7 @@ CommandSyntax TrainSyntax() {
     arguments.push_back(std::move(trace));
   }
   return {.name = "train",
-          .summary = "Train as a recipe says; under mpirun the same words",
+          .summary = "Train as a recipe says, also under mpirun",
           .examples = {"mpirun -np 2 delink train "
                        "recipes/quickstart_p2r.toml --out runs/p2r"},
           .arguments = std::move(arguments),
@@ -155,7 +155,7 @@ CommandSyntax PlanSyntax() {
   PlanCommand* const plan = &given->command;
   return {
       .name = "plan",
-      .summary = "What a recipe takes, without training",
+      .summary = "Print what a recipe needs, without training",
       .examples = {"delink plan recipes/gpt2_124m.toml --ranks 8",
                    "delink plan recipes/gpt2_124m.toml --ranks 16 "
                    "--ranks-per-node 8"},
@@ -164,33 +164,33 @@ CommandSyntax PlanSyntax() {
                     {.name = "--ranks",
                      .value = "N",
                      .to = &plan->ranks,
-                     .help = "ranks that would be started (the recipe's, or 1)",
+                     .help = "number of ranks to plan for (the recipe's, or 1)",
                      .check = WholeNumber(1, 1 << 20)},
                     {.name = "--ranks-per-node",
                      .value = "M",
                      .to = &plan->ranks_per_node,
-                     .help = "ranks of each machine (all on one)",
+                     .help = "ranks on each machine (all on one)",
                      .check = WholeNumber(1, 1 << 20)},
                     DeviceOption(given->device, "the recipe's"),
                     {.name = "--trace",
                      .value = "FILE",
                      .to = &plan->trace,
-                     .help = "how long a step takes, by a trace of one "
-                             "(train --trace)",
+                     .help = "compute the time of a step from a trace (train "
+                             "--trace)",
                      .names = Names::kFile,
                      .must_exist = true},
                     {.name = "--delay",
                      .value = "SECONDS,RATE",
                      .to = &plan->delay,
-                     .help = "over links of this latency and so many bytes a "
+                     .help = "with links of this latency and this many bytes a "
                              "second",
                      .check = LinkProblem,
                      .needs = {"--trace"}},
                     {.name = "--bus",
                      .value = "SECONDS,RATE",
                      .to = &plan->bus,
-                     .help = "over a bus between homes of this latency and so "
-                             "many bytes a second each way",
+                     .help = "with a bus to host memory of this latency and "
+                             "this many bytes a second each way",
                      .check = LinkProblem,
                      .needs = {"--trace"}},
                     {.name = "--program",

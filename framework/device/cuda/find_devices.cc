@@ -90,8 +90,7 @@ absl::Status Examine(int ordinal, DeviceFacts* facts) {
   if (pools != 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "CUDA device ", ordinal, " (", facts->name,
-      ") has no memory pools, as some virtual GPUs; use a GPU that "
-      "is not shared so",
+      ") has no memory pools, like some virtual GPUs; use a GPU that has them",
       kOnCpu));
 }
 

@@ -177,7 +177,7 @@ void MatmulChoices::Read() {
   if (!read) {
     if (!std::exchange(warned_, true)) {
       DELINK_LOG(kWarning) << path_
-                           << " is broken or not of this device and library: "
+                           << " is damaged or from another device or library: "
                               "matrix products are timed again";
     }
     return;
@@ -203,7 +203,8 @@ void MatmulChoices::Write() {
   if (status.ok())
     status = WriteFileAtomically(path_, JsonText(json, 1) + "\n");
   if (!status.ok() && !std::exchange(warned_, true)) {
-    DELINK_LOG(kWarning) << "the choice of matrix products is not kept: "
+    DELINK_LOG(kWarning) << "cannot save the choices for matrix products, so "
+                            "the next run times them again: "
                          << status.message();
   }
 }

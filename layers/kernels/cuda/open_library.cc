@@ -12,8 +12,9 @@ namespace delink::cuda {
 namespace {
 
 constexpr char kMend[] =
-    "install CUDA 13, or run tools/bootstrap.sh --cuda, or set DELINK_CUDA_ROOT"
-    " to where CUDA is, or LD_LIBRARY_PATH to the library's folder";
+    "install CUDA 13, or run tools/bootstrap.sh --cuda, or set "
+    "DELINK_CUDA_ROOT to CUDA's folder, or LD_LIBRARY_PATH to the library's "
+    "folder";
 
 std::string LastError() {
   const char* const error = dlerror();
@@ -48,7 +49,7 @@ absl::Status SharedLibrary::FindAddress(const char* symbol,
   if (*address != nullptr) return absl::OkStatus();
   return absl::NotFoundError(absl::StrCat(
       name_, folder_.empty() ? "" : " in ", folder_, " has no ", symbol,
-      ": it is of another version than this program was built for; ", kMend));
+      ": it has another version than this program was built for; ", kMend));
 }
 
 std::string CacheFolder() {

@@ -101,7 +101,7 @@ TEST_F(NamedValuesTest, AnIdentityThatCannotBeIsRefused) {
     const char* says;
   } rows[] = {
       {"step", -1, "its step is -1, not from 0 to 1000000000"},
-      {"step", 4, "is of step 4, and not of the one in its name"},
+      {"step", 4, "is of step 4, but its name has another step"},
       {"vocab", int64_t{1} << 31, "its vocab is 2147483648, not from 0 to"},
   };
   for (const auto& row : rows) {

@@ -100,7 +100,7 @@ TEST_P(DeviceTest, HandsOutNoMoreThanItsLimit) {
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(refused.status().message()),
               AllOf(HasSubstr("asked for 501 bytes for slots"),
-                    HasSubstr("only 1500 may be taken"),
+                    HasSubstr("is 1500 bytes, of which"),
                     HasSubstr("1000 are in use: weights 1000 B")));
   EXPECT_EQ(device_->bytes_in_use(), 1000);
   EXPECT_EQ(device_->allocations(), count);

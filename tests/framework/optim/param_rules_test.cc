@@ -67,15 +67,15 @@ TEST_F(ParamRulesTest, APatternThatMatchesNothingNamesWhatIsNear) {
   EXPECT_EQ(rules.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(wrong_, 1);
   EXPECT_THAT(std::string(rules.status().message()),
-              HasSubstr("'blocks/1/attn/qvk/weight' matches no parameter; near "
-                        "names are blocks/1/attn/qkv/weight"));
+              HasSubstr("'blocks/1/attn/qvk/weight' matches no parameter; "
+                        "similar names are blocks/1/attn/qkv/weight"));
 }
 
 TEST_F(ParamRulesTest, APatternBehindAnotherOrOfATiedHeadIsOfNoUse) {
   EXPECT_THAT(
       std::string(
           Rules({{.match = "*"}, {.match = "*/mlp/up"}}).status().message()),
-      HasSubstr("matches only what groups before it match"));
+      HasSubstr("matches only parameters that an earlier group matches"));
   EXPECT_EQ(wrong_, 1);
   EXPECT_THAT(std::string(Rules({{.match = "head/*"}}).status().message()),
               HasSubstr("tied to embed/token/weight"));
@@ -87,7 +87,8 @@ TEST_F(ParamRulesTest, WhatIsTiedIsNamedOnlyWhereNothingElseMatches) {
   EXPECT_THAT(
       std::string(
           Rules({{.match = "*"}, {.match = "head/*"}}).status().message()),
-      HasSubstr("matches only what groups before it match (as head/weight2)"));
+      HasSubstr("matches only parameters that an earlier group matches "
+                "(such as head/weight2)"));
 }
 
 TEST_F(ParamRulesTest, LayersThatShareMustAgree) {

@@ -180,7 +180,7 @@ TEST_F(FileTest, TensorsThatAreNoneAreRefused) {
       {R"({"dtype":"F32","shape":[1],"data_offsets":[0,4,4]})", "data_offsets"},
       {R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})", "data_offsets"},
       {R"({"dtype":"F32","shape":[1],"data_offsets":[0,5]})",
-       "has 5 bytes of data, where its shape and dtype take 4"},
+       "has 5 bytes of data, but its shape and dtype take 4"},
       {R"({"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]})",
        "shape is too large"},
       // 2^62 elements of 4 bytes: 2^64, which is 0 in 64 bits.

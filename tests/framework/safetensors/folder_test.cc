@@ -84,10 +84,11 @@ TEST_F(FolderTest, AllThatDoesNotFitIsToldAtOnce) {
       R"({"weight_map": {"a":"1.safetensors","b":"2.safetensors",
           "c":"2.safetensors","e":"1.safetensors","f":"2.safetensors"}})");
   EXPECT_THAT(Refusal(),
-              AllOf(HasSubstr("not there: b (2.safetensors), "
+              AllOf(HasSubstr("missing in the shards: b (2.safetensors), "
                               "e (1.safetensors), "
                               "f (2.safetensors)"),
-                    HasSubstr("there, but not named so: b (1.safetensors), "
+                    HasSubstr("in the shards, but not in the index: b "
+                              "(1.safetensors), "
                               "d (2.safetensors)")));
 }
 
@@ -114,11 +115,13 @@ TEST_F(FolderTest, IndicesThatAreNoneAreRefused) {
       {"[]", "has no weight_map"},
       {"{}", "has no weight_map"},
       {R"({"weight_map": []})", "has no weight_map"},
-      {R"({"weight_map": {"a": 1}})", "of 'a' no name of a file"},
-      {R"({"weight_map": {"a": "../1.safetensors"}})", "no name of a file"},
-      {R"({"weight_map": {"a": "/etc/passwd"}})", "no name of a file"},
-      {R"({"weight_map": {"a": ".."}})", "no name of a file"},
-      {R"({"weight_map": {"a": ""}})", "no name of a file"},
+      {R"({"weight_map": {"a": 1}})",
+       "for 'a' something that is not the name of a file"},
+      {R"({"weight_map": {"a": "../1.safetensors"}})",
+       "not the name of a file"},
+      {R"({"weight_map": {"a": "/etc/passwd"}})", "not the name of a file"},
+      {R"({"weight_map": {"a": ".."}})", "not the name of a file"},
+      {R"({"weight_map": {"a": ""}})", "not the name of a file"},
       {R"({"weight_map": {"a": "1.safetensors", "a": "2.safetensors"}})",
        "twice"},
   };

@@ -91,7 +91,7 @@ TEST(Plan, WhatNoFileCanHoldIsRefused) {
   EXPECT_THAT(refusal({{"a", Type::kU8, {1}}, {"a", Type::kU8, {1}}}),
               HasSubstr("'a' is there twice"));
   EXPECT_THAT(refusal({{"__metadata__", Type::kU8, {1}}}),
-              HasSubstr("cannot be"));
+              HasSubstr("cannot have this name"));
   const int64_t large = int64_t{1} << 40;
   EXPECT_THAT(refusal({{"a", Type::kU8, {large, large}}}),
               HasSubstr("larger than any file"));

@@ -138,7 +138,7 @@ TEST_F(GrowTest, SaysWhatDoesNotGo) {
   EXPECT_THAT(
       Relation(Map("none", {0, 3}), Map("none", {0, 1, 2}), {}),
       Each(HasSubstr("blocks 0,3 are visited before the switch, but "
-                     "after it only 0,1,2: a switch leaves no block out")));
+                     "after it only 0,1,2: a switch cannot drop blocks")));
   EXPECT_THAT(
       Relation(Map("none", {0, 1}), Map("all", {}), {}),
       Each(HasSubstr("blocks 0 and 1 share attention after the switch but "

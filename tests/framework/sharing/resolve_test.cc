@@ -142,8 +142,8 @@ TEST_F(ResolveTest, PassesOverBlocksThatAreNotVisited) {
   EXPECT_THAT(
       std::string(
           RelationOf(registry_, kBlocks, all, Map("all")).status().message()),
-      HasSubstr("blocks 0,1,2,3,4,5 are visited after the switch, before it "
-                "blocks 1,2,5"));
+      HasSubstr("blocks 0,1,2,3,4,5 are visited after the switch, but "
+                "before it blocks 1,2,5"));
 }
 
 TEST_F(ResolveTest, RelatesNewSlabsToOld) {

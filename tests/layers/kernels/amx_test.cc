@@ -134,8 +134,8 @@ TEST(AmxPermission, AKernelThatRefusesIsSaidInOneLine) {
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(
       said.find("the processor has AMX, but the kernel refuses it to this "
-                "process (arch_prctl: Operation not permitted); bf16 goes "
-                "by AVX-512\n"),
+                "process (arch_prctl: Operation not permitted); bf16 uses "
+                "AVX-512\n"),
       std::string::npos)
       << said;
 }

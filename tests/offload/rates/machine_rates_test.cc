@@ -122,7 +122,7 @@ TEST(MachineRates, AMissingFileSaysWhatToRun) {
   EXPECT_EQ(none.code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(std::string(none.message()),
             dir / "no.json" +
-                ": nobody has measured this machine's rates yet; run delink "
+                ": this machine's rates have not been measured yet; run delink "
                 "bench --suite machine --device cuda");
 }
 
@@ -135,7 +135,7 @@ TEST(MachineRates, AnotherDevicesFileIsNotTaken) {
     const absl::Status foreign = ReadMachineRates(path, other).status();
     EXPECT_EQ(foreign.code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_EQ(std::string(foreign.message()),
-              path + ": has the rates of cuda 'Abacus 9', and this is " +
+              path + ": has the rates of cuda 'Abacus 9', but this is " +
                   other.kind + " '" + other.name +
                   "'; run delink bench --suite machine" +
                   (other.kind == "cpu" ? "" : " --device cuda"));
@@ -153,16 +153,18 @@ TEST(MachineRates, WhatIsDamagedIsToldByName) {
       {whole.substr(0, whole.size() / 2), ""},
       {"[1, 2]", "is JSON, but not a machine's rates"},
       {With("/format", "delink-bench"), "is JSON, but not a machine's rates"},
-      {With("/format_version", 2), "is of format 2, this program reads 1"},
+      {With("/format_version", 2),
+       "has format 2, but this program reads format 1"},
       {Without("pinned"), "pinned"},
       {Without("host_memory"), "host_memory"},
-      {With("/pinned", 3), "lacks something"},
-      {With("/threads", "many"), "lacks something"},
+      {With("/pinned", 3), "has a missing or wrong value"},
+      {With("/threads", "many"), "has a missing or wrong value"},
       {With("/pinned/to_host_bytes_per_s", 0),
-       "to_host_bytes_per_s is 0, which is no rate"},
+       "to_host_bytes_per_s is 0, but must be above 0 and finite"},
       {With("/host_memory/triad_bytes_per_s", -1e9),
-       "triad_bytes_per_s is -1e+09, which is no rate"},
-      {With("/updates/0/parameters_per_s", nullptr), "lacks something"},
+       "triad_bytes_per_s is -1e+09, but must be above 0 and finite"},
+      {With("/updates/0/parameters_per_s", nullptr),
+       "has a missing or wrong value"},
       {With("/updates/0/master", "half"), "master is 'half'"},
       {With("/updates/1/place", "disk"), "place is 'disk'"},
       {With("/matmul/0/dtype", "fp8"), "dtype is 'fp8'"},

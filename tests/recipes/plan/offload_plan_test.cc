@@ -233,7 +233,7 @@ TEST_F(PlanOfOffload, SaysWhyRatesAreAssumed) {
   std::ofstream(path) << "{";
   EXPECT_THAT(source({}),
               AllOf(HasSubstr("assumed, "), HasSubstr(path + ": "),
-                    HasSubstr("to have the machine's rates anew ")));
+                    HasSubstr("to measure the machine's rates again, ")));
 }
 
 // The bus, or the host's memory, is what a step waits for.

@@ -98,7 +98,7 @@ TEST_F(CudaMemoryTest, TheLogSaysWhereAttentionIsSlow) {
   SetLogLevel(LogLevel::kInfo);  // which the runs of tests go without
   ASSERT_TRUE(Try("run", 2).ok());
   const std::string log = *ReadFile(RunFolder::Log(runs_.Folder("run")));
-  const std::string told = "attention in bf16 is not cuDNN's";
+  const std::string told = "attention in bf16 uses our own kernels";
   const size_t first = log.find(told);
   ASSERT_NE(first, std::string::npos) << log;
   EXPECT_EQ(log.find(told, first + 1), std::string::npos) << log;

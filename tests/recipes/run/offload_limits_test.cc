@@ -159,7 +159,7 @@ TEST(OffloadLimits, TheDeviceHoldsABudgetToTheByte) {
       const int64_t limit = first < pseudo ? first : second;
       EXPECT_TRUE(absl::StrContains(
           refused.message(),
-          absl::StrCat("of cpu only ", limit, " may be taken, and ")))
+          absl::StrCat("the limit of cpu is ", limit, " bytes, of which ")))
           << std::string(refused.message());
     }
   }

@@ -274,7 +274,7 @@ TEST_F(VisitedSavedTest, Grow) {
               HasSubstr("the model has 4 blocks, fewer than --depth 5"));
   EXPECT_THAT(refused({.depth = 2}),
               HasSubstr("blocks 0,2,3 are visited before the switch, but after "
-                        "it only 0,1: a switch leaves no block out"));
+                        "it only 0,1: a switch cannot drop blocks"));
 }
 
 // From the checkpoint at the switch, as in the run.

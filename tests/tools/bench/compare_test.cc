@@ -86,10 +86,10 @@ TEST(Report, WhatIsNoneIsTold) {
       {"not json", "not whole JSON"},
       {"[1, 2]", "not a measurement"},
       {"{\"stages\": []}", "not a measurement"},
-      {"{\"format\": 3}", "lacks something"},
-      {later, "is of format 9, this program reads 1"},
-      {without, "lacks something"},
-      {other_type, "lacks something"},
+      {"{\"format\": 3}", "has a missing or wrong value"},
+      {later, "has format 9, but this program reads format 1"},
+      {without, "has a missing or wrong value"},
+      {other_type, "has a missing or wrong value"},
   };
   for (const auto& [text, message] : cases) {
     const auto read = ReadReport(text, "old.json");

@@ -95,10 +95,10 @@ TEST(RatesSuite, TextSaysWhatToDoubt) {
   rates.load = 3;
   rates.device.kind = "cuda";
   EXPECT_THAT(ToText(rates), AllOf(HasSubstr("the machine was busy"),
-                                   HasSubstr("the driver pinned none"),
+                                   HasSubstr("the driver pinned no memory"),
                                    Not(HasSubstr("the device is the CPU"))));
   rates.pinned_memory = true;
-  EXPECT_THAT(ToText(rates), Not(HasSubstr("pinned none")));
+  EXPECT_THAT(ToText(rates), Not(HasSubstr("pinned no memory")));
 }
 
 }  // namespace

@@ -312,7 +312,7 @@ def check_broken(driver, delink, straight, folder):
     said = make_report(delink, [torn, empty], page)
     open_page(driver, page, 1280)
     shown = driver.find_element(By.ID, "notes").text
-    for words in ("was cut short", "no recipe.toml", "the folder is empty"):
+    for words in ("is incomplete", "no recipe.toml", "the folder is empty"):
         assert words in said, said
         assert words in shown, shown
     check_drawn(driver, 3)

@@ -183,8 +183,8 @@ TEST_F(Reader, MoreThanThePeakIsNoted) {
   slow["peak_flops"] = 31e3;  // of 128 tokens/s with 1000 FLOP each
   Write(Line(slow) + Line(Step(1, "pseudo")));
   EXPECT_THAT(Read().notes,
-              Contains(HasSubstr("1 step(s) reached more than the matmul peak, "
-                                 "at most 413% of it")));
+              Contains(HasSubstr("1 step(s) exceeded the matmul peak, "
+                                 "reaching up to 413% of it")));
 }
 
 TEST_F(Reader, TheCommandCanBeGivenToAShell) {
@@ -331,7 +331,8 @@ TEST_F(Reader, ATornLastLineIsLeftOutAndTold) {
   const RunRecord run = Read();
   EXPECT_THAT(run.steps.Values("step"), SizeIs(4));
   EXPECT_THAT(run.validations.rows(), 0u);
-  EXPECT_THAT(run.notes, ElementsAre(HasSubstr("line 8, the last, was cut")));
+  EXPECT_THAT(run.notes,
+              ElementsAre(HasSubstr("line 8, the last, is incomplete")));
 }
 
 TEST_F(Reader, ALineThatLacksOnlyItsEndOfLineCounts) {
@@ -356,10 +357,11 @@ TEST_F(Reader, StrangeLinesAreLeftOutAndCounted) {
   const RunRecord run = Read();
   EXPECT_THAT(run.steps.Values("step"), ElementsAre(1, 2, 3, 4));
   EXPECT_TRUE(std::isnan(run.steps.Values("loss")[1]));
-  EXPECT_THAT(run.notes,
-              ElementsAre(HasSubstr("3 line(s) that are no row of metrics are "
-                                    "left out, the first of them line 2"),
-                          HasSubstr("1 row(s) of steps that had been told")));
+  EXPECT_THAT(
+      run.notes,
+      ElementsAre(HasSubstr("3 line(s) are not rows of metrics and were "
+                            "skipped; the first is line 2"),
+                  HasSubstr("1 row(s) repeat steps of earlier rows")));
   EXPECT_FALSE(ToJson(run).dump().empty());
 }
 
@@ -377,7 +379,7 @@ TEST_F(Reader, AFolderOfOtherThingsIsRefused) {
   const absl::StatusOr<RunRecord> run = ReadRun(Folder());
   ASSERT_EQ(run.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(run.status().message()),
-              HasSubstr(Folder() + ": is no run"));
+              HasSubstr(Folder() + ": is not a run"));
 }
 
 TEST_F(Reader, WhatIsMissingIsTold) {

@@ -130,7 +130,7 @@ TEST_F(SpecTest, NamesAreFoldersAndDiffer) {
 TEST_F(SpecTest, TwoRunsAreNeverOne) {
   const std::string recipe = "recipe = \"r.toml\"\n";
   EXPECT_THAT(Problem(recipe + "seeds = [1, 2, 1]\n"),
-              AllOf(HasSubstr("seeds"), HasSubstr("1 is there twice")));
+              AllOf(HasSubstr("seeds"), HasSubstr("1 occurs twice")));
   EXPECT_THAT(
       Problem(recipe + "[[axis]]\nkey = \"x\"\nvalues = [\"1\", \"1_y=2\"]\n"
                        "[[axis]]\nkey = \"y\"\n"
@@ -147,11 +147,12 @@ TEST_F(SpecTest, WhatAnAxisVariesIsNotSetBesides) {
     return std::string(status.message());
   };
   EXPECT_THAT(problem("optimizer.lr=1"),
-              HasSubstr("sweep.toml: --set optimizer.lr=1: is what the axis "
-                        "'lr' varies; leave one"));
+              HasSubstr("sweep.toml: --set optimizer.lr=1: sets a key that "
+                        "the axis 'lr' varies as well; remove one"));
   EXPECT_THAT(problem("stage.0.lr_scale = 1"), HasSubstr("the axis 'share'"));
   EXPECT_THAT(problem("stage.0.share.all=1"), HasSubstr("the axis 'share'"));
-  EXPECT_THAT(problem("run.seed=3"), HasSubstr("is what `seeds` sets"));
+  EXPECT_THAT(problem("run.seed=3"),
+              HasSubstr("sets a key that `seeds` sets as well"));
   EXPECT_EQ(problem("optimizer.lr_scale=1"), "");
 }
 
@@ -169,7 +170,7 @@ TEST_F(SpecTest, EverythingWrongIsToldWithItsPlace) {
               HasSubstr("recipe: required"));
   const std::string recipe = "recipe = \"r.toml\"\n";
   EXPECT_THAT(Problem(recipe + "[[axis]]\nkey = \"a\"\nvalues = [1, 1]\n"),
-              HasSubstr("'1' is there twice"));
+              HasSubstr("'1' occurs twice"));
   EXPECT_THAT(Problem(recipe + "[[axis]]\nkeys = [\"a\", \"b\"]\n"
                                "values = [[1, 2], [3]]\n"),
               HasSubstr("values[1] has to be a list of 2"));

@@ -34,7 +34,7 @@ bool MayUseTiles(AskForTiles ask) {
   DELINK_LOG(kWarning)
       << "the processor has AMX, but the kernel refuses it to this "
          "process (arch_prctl: "
-      << std::strerror(error) << "); bf16 goes by AVX-512";
+      << std::strerror(error) << "); bf16 uses AVX-512";
   return false;
 }
 

@@ -271,7 +271,8 @@ std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
   Pointers spare = at;
   if (cudaMalloc(&spare.c, bytes) != cudaSuccess) {
     cudaGetLastError();  // clears the error
-    DELINK_LOG(kWarning) << "no memory to time a matrix product (" << bytes
+    DELINK_LOG(kWarning) << "not enough memory to time a matrix product ("
+                         << bytes
                          << " bytes): cuBLASLt's first proposal is taken";
     return std::nullopt;
   }

@@ -92,8 +92,8 @@ class Cudnn final : public Resident {
       return nullptr;
     }
     if (graph->workspace() > bytes) {
-      Refuse(Describe(shape), "it wants " + std::to_string(graph->workspace()) +
-                                  " bytes of workspace and is given " +
+      Refuse(Describe(shape), "it needs " + std::to_string(graph->workspace()) +
+                                  " bytes of workspace, but only has " +
                                   std::to_string(bytes));
       return nullptr;
     }
@@ -108,8 +108,8 @@ class Cudnn final : public Resident {
   }
   static void Refuse(const std::string& shape, const std::string& why) {
     DELINK_LOG(kWarning) << "attention in bf16" << shape
-                         << " is not cuDNN's but our own kernels', which are "
-                            "several times slower: "
+                         << " uses our own kernels instead of cuDNN, and they "
+                            "are several times slower: "
                          << why;
   }
 

@@ -4,8 +4,8 @@
 namespace delink::cuda {
 
 std::string OpenAttention(Stream&) {
-  return "this build has no cuDNN; let tools/bootstrap.sh --cuda bring its "
-         "headers, and build again";
+  return "this build has no cuDNN; install its headers with tools/bootstrap.sh "
+         "--cuda, and build again";
 }
 
 bool CudnnAttentionForward(Stream&, const AttentionForwardArgs&) {
