@@ -5,9 +5,9 @@
 // that puts tokens in front of a text is removed. It gets a
 // tokenizer_config.json that names the end of a document and puts nothing in
 // front. Bytes become a tokenizer.json of 257 tokens. A unigram model as
-// `--train-tokenizer` makes it gets a tokenizer.json as well. Its ids are equal,
-// except that pieces can have another order if two ways to cut are equally
-// likely (runs of spaces), and if a text has the name of a control token. A
+// `--train-tokenizer` makes it gets a tokenizer.json as well. Its ids are the
+// same, except for the order of pieces if two ways to cut are equally likely
+// (runs of spaces), and except if a text has the name of a control token. A
 // tokenizer of ids alone has no known text and therefore no files.
 #pragma once
 

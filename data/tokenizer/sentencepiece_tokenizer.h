@@ -53,8 +53,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   absl::Status ReadPieces(const std::string& name);
   void FindEnd(const std::string& named);
   absl::Status FindBegin(const SpecialTokens& special, const std::string& name);
-  // Whether decoding returns the same text, spaces at its ends included. Then
-  // the library neither adds nor removes spaces, and words can be encoded alone.
+  // Whether decoding returns the same text, spaces at its ends included. If so,
+  // the library adds and removes no spaces, and words can be encoded alone.
   bool IsPlain() const;
   absl::Status EncodePart(std::string_view text,
                           std::vector<int32_t>* ids) const;
