@@ -34,8 +34,8 @@ absl::StatusOr<ByteSource> ByteSource::Open(const std::string& path,
   if (!promised.empty() && kind != promised) {
     return absl::InvalidArgumentError(absl::StrCat(
         name, ": byte 0: its name promises ", std::string(promised),
-        " data, but its first bytes are of another format; rename the file, "
-        "or get it again"));
+        " data, but it does not begin like such data; rename the file, or get "
+        "it again"));
   }
   return source;
 }

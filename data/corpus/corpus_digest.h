@@ -18,7 +18,7 @@ class CorpusDigest {
   void AddTokens(std::span<const uint32_t> tokens);
   void AddDocuments(std::span<const int64_t> starts);
 
-  // The last call.
+  // Must be the last call.
   std::string Hex(std::string_view tokenizer);
 
  private:

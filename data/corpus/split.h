@@ -14,7 +14,7 @@ struct DocumentSize {
   int64_t bytes = 0;
 };
 
-// The key of a document, from the digest of its text. Ends the digest.
+// The key of a document, from the digest of its text, which takes no more data.
 uint64_t DocumentKey(Sha256& digest);
 
 // For every document, how many of its leading bytes are for training; the rest

@@ -1,6 +1,6 @@
 // The folders of a corpus that is being built: OUT/train and OUT/validation.
-// They are written under temporary names, which Publish changes. Without
-// Publish they are removed, and OUT is left as it was. Move-only.
+// They are written under temporary names and renamed by Publish. Without it
+// they are removed, and OUT is left as it was. Move-only.
 #pragma once
 
 #include <string>

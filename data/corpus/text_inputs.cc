@@ -97,7 +97,7 @@ absl::StatusOr<Expansion> Expand(const std::string& input) {
       return absl::InvalidArgumentError(absl::StrCat(
           path,
           ": not a file; inputs are read more than once, so send the output "
-          "of a pipe to standard input and name -"));
+          "of a pipe to standard input and give - as the input"));
     } else {
       all.files.push_back({.path = path, .named = true});
     }

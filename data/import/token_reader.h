@@ -18,7 +18,7 @@
 namespace delink {
 
 // Some tokens of one document. A run without tokens ends a document if `ends`
-// is true, else all documents.
+// is true, else it marks the end of all documents.
 struct TokenRun {
   std::vector<int32_t> ids;
   bool begins = false;  // a document

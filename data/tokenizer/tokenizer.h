@@ -58,7 +58,7 @@ class Tokenizer {
   virtual const std::string& Serialize() const = 0;
 
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text) const;
-  // The ids of a text that begins a document: begin_of_sequence() goes first.
+  // The ids of a text that begins a document, after begin_of_sequence() if any.
   absl::StatusOr<std::vector<int32_t>> EncodeDocument(
       std::string_view text) const;
   std::string Decode(std::span<const int32_t> ids) const;
