@@ -92,7 +92,7 @@ absl::Status ByteSource::DamageError(const Decompressor::Step& step) const {
       name_, ": byte ", text_, " of the text: ",
       step.error.empty()
           ? absl::StrCat("the file is cut short: its ", kind,
-                         " data are incomplete at its end, byte ", at)
+                         " data are incomplete where it ends, at byte ", at)
           : absl::StrCat("the ", kind, " data are damaged (", step.error,
                          ") at about byte ", at, " of the file"),
       "; get the file again (", kind, " -t tests it), or leave it out"));
