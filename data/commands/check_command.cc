@@ -51,7 +51,7 @@ absl::StatusOr<std::vector<Checked>> CheckAll(const std::string& dir,
   return all;
 }
 
-// Documents of `side` that the first side has as well; the first has none.
+// How many documents of `side` the first side has too; 0 for the first side.
 int64_t InFirst(const std::vector<Checked>& all, const Checked& side) {
   if (&side == &all.front()) return 0;
   return CountShared(side.check.document_keys, all.front().check.document_keys);
@@ -105,8 +105,8 @@ void PrintTable(const std::vector<Checked>& all, std::ostream& out) {
   row("  used", [](const Checked& s) { return Grouped(s.check.ids_used); });
   row("  largest id",
       [](const Checked& s) { return Grouped(s.check.largest_id); });
-  out << "\nEvery file fits its digest, every token the vocabulary, and every "
-         "document ends.\n";
+  out << "\nEvery file matches its digest, every token is in the vocabulary, "
+         "and every document ends.\n";
 }
 
 }  // namespace

@@ -59,11 +59,11 @@ void PrintTable(const std::vector<Side>& sides, std::ostream& out) {
     }
     out << "\n";
   };
-  // Corpora of early builds do not say how long their documents are.
+  // Corpora of early builds do not record the lengths of their documents.
   const auto length = [](const Corpus& corpus, std::string text) {
     return corpus.greatest_document() > 0 ? text : std::string("not known");
   };
-  // Of ids alone nobody knows the text.
+  // Ids alone have no known text.
   const auto text = [](const Corpus& corpus, std::string value) {
     return corpus.bytes() > 0 ? value : std::string("not known");
   };
@@ -91,7 +91,7 @@ void PrintTable(const std::vector<Side>& sides, std::ostream& out) {
   });
 }
 
-// "left out     3 files that are not text, 1 hidden"; empty where nothing was.
+// "left out     3 files that are not text, 1 hidden"; empty if nothing was.
 std::string LeftOut(const CorpusReport& report) {
   std::vector<std::string> parts;
   const auto add = [&](int64_t count, const char* one, const char* many) {
@@ -106,8 +106,8 @@ std::string LeftOut(const CorpusReport& report) {
   return absl::StrCat("left out     ", absl::StrJoin(parts, ", "), "\n");
 }
 
-// What is to be known of the tokenizer that a corpus was built with. Of a file
-// the corpus's copy is asked: that may have been a pipe, or have gone since.
+// A remark on the tokenizer that a corpus was built with. It reads the corpus's
+// copy, because the given file may have been a pipe or be gone by now.
 absl::StatusOr<std::string> Advice(const CorpusOptions& options,
                                    const Corpus& corpus) {
   if (options.train_vocab != 0) return "";
@@ -122,8 +122,8 @@ absl::StatusOr<std::string> Advice(const CorpusOptions& options,
              : absl::StrCat(", token ", begin, " in front of documents");
 }
 
-// What a command that made a corpus has to say; `built` is null where none was
-// built of text.
+// Prints the summary of a command that made a corpus. `built` is null unless
+// the corpus was built from text.
 absl::Status SumUp(const std::string& dir, const CorpusReport& report,
                    const CorpusOptions* built, std::ostream& out) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<Side> sides,
@@ -188,7 +188,7 @@ absl::Status DataVerify(const std::string& dir, std::ostream& out) {
   for (const auto& [name, path] : SidesOf(dir)) {
     DELINK_ASSIGN_OR_RETURN(const Corpus corpus, Corpus::Open(path));
     DELINK_ASSIGN_OR_RETURN(const std::vector<FileSum> sums, ReadSums(path));
-    out << path << ": " << sums.size() << " files whole, digest "
+    out << path << ": " << sums.size() << " files intact, digest "
         << corpus.digest() << "\n";
   }
   return absl::OkStatus();

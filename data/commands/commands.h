@@ -11,25 +11,25 @@
 
 namespace delink {
 
-// Builds a corpus. `out` gets the table of statistics that DataInfo prints;
-// `live` the progress, one line that is overwritten where it is a terminal,
-// else a line a phase.
+// Builds a corpus. `out` gets the table of statistics that DataInfo prints.
+// `live` gets the progress: one line that is overwritten if it is a terminal,
+// else one line a phase.
 absl::Status DataBuild(const CorpusOptions& options, std::ostream& out,
                        std::ostream& live, bool live_is_terminal);
 
-// Makes a corpus of token files; prints as DataBuild does.
+// Builds a corpus from token files; prints as DataBuild does.
 absl::Status DataImport(const TokenImportOptions& options, std::ostream& out,
                         std::ostream& live, bool live_is_terminal);
 
-// Prints the statistics of a corpus: of both sides of the folder given to
-// `build --out`, or of the side that `dir` is: a table with a column for each.
-// With `json` one object:
+// Prints the statistics of a corpus as a table with a column for each side.
+// `dir` is the folder given to `build --out`, or one side. With `json` prints
+// one object:
 // {"train": {"tokens": ..., "entropy": ...}, "validation": {...}}.
 absl::Status DataInfo(const std::string& dir, bool json, std::ostream& out);
 
 // Compares every file with its digest, reads all tokens and prints what
-// DataInfo does not know (data/corpus/check.h), in the same forms. DataLoss
-// where something does not fit.
+// DataInfo does not know (data/corpus/check.h), in the same forms. DataLoss if
+// something does not fit.
 absl::Status DataCheck(const std::string& dir, bool json, std::ostream& out,
                        std::ostream& live, bool live_is_terminal);
 

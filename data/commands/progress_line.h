@@ -1,5 +1,5 @@
-// How far a command is that reads or writes a corpus: one line that is
-// overwritten on a terminal, else a line a phase.
+// The progress of a command that reads or writes a corpus: one line that is
+// overwritten on a terminal, else one line a phase.
 #pragma once
 
 #include <chrono>

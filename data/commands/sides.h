@@ -1,4 +1,4 @@
-// The sides of a corpus, as commands name them and print what they are.
+// The sides of a corpus, for commands that name and print them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace delink {
 
 using Folders = std::vector<std::pair<std::string, std::string>>;  // by name
 
-// What a build writes into `dir`.
+// The sides that a build wrote into `dir`.
 Folders BuiltIn(const std::string& dir);
 
 // The sides of the corpus at `dir`, which may be one side itself.

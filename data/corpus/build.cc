@@ -38,7 +38,7 @@ absl::Status CheckOptions(const CorpusOptions& options) {
   return absl::OkStatus();
 }
 
-// More text makes the training of a tokenizer longer, but not its tokens.
+// More text lengthens the training of a tokenizer, but not its tokens.
 int64_t SampleBytes(const CorpusOptions& options) {
   if (options.training_bytes > 0) return options.training_bytes;
   return std::clamp<int64_t>(int64_t{1024} * options.train_vocab, 2 << 20,
@@ -55,7 +55,8 @@ std::string SpoolPath(const std::string& out) {
   return JoinPath(out, "standard-input.partial");
 }
 
-// The inputs; standard input, which can be read only once, is kept in a file.
+// Lists the inputs. Standard input can be read only once, so it is copied to a
+// file.
 absl::StatusOr<TextInputs> Receive(const CorpusOptions& options,
                                    Reporter& reporter) {
   DELINK_ASSIGN_OR_RETURN(TextInputs inputs,
@@ -88,12 +89,12 @@ absl::StatusOr<DocumentScan> Check(const CorpusOptions& options,
   if (scan.documents.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         options.inputs.front(), ": the corpus is empty: none of ",
-        inputs.size(), " input files has any text; name files that have"));
+        inputs.size(), " input files has any text; name files with text"));
   }
   return scan;
 }
 
-// Null where one is to be trained.
+// Null if one is to be trained.
 absl::StatusOr<std::unique_ptr<Tokenizer>> GivenTokenizer(
     const CorpusOptions& options) {
   if (!options.tokenizer_file.empty()) {

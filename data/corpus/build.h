@@ -1,12 +1,12 @@
-// Text to a corpus: OUT/train and OUT/validation, as format.h has them.
+// Builds a corpus from text: OUT/train and OUT/validation (format.h).
 //
-// A text file is a document, and so is every line of a JSONL file; both may be
-// compressed. The same documents in the same order and the same options give
-// the same tokens, whatever form they come in and however many threads work.
+// A text file is one document, and so is each line of a JSONL file; both may be
+// compressed. The tokens depend only on the documents, their order and the
+// options, not on the file format or the number of threads.
 // Memory is bounded by the shard size, the tokenizer's training sample, the
 // longest document of a JSONL file and about 100 bytes a document. The folders
-// are written under temporary names and renamed when whole; a failure leaves
-// OUT as it was.
+// are written under temporary names and renamed when they are complete; a
+// failure leaves OUT as it was.
 #pragma once
 
 #include <cstdint>
@@ -24,25 +24,26 @@ struct CorpusOptions {
   std::vector<std::string> inputs;  // as ExpandInput takes them, or "-"
   TextFormat format = TextFormat::kByName;
   std::string text_field = "text";  // of JSONL
-  int standard_input = 0;           // the file descriptor that "-" stands for
+  int standard_input = 0;           // the file descriptor of "-"
   std::string out;
 
   // At most one of the two; neither: bytes.
-  std::string tokenizer_file;  // or a folder: as LoadTokenizerFile takes it
+  std::string tokenizer_file;  // or a folder, for LoadTokenizerFile
   int32_t train_vocab = 0;
 
-  double validation = 0.01;  // share of the text for validation, in (0, 1)
-  uint64_t seed = 0;         // of the split and of the tokenizer's sample
-  bool overwrite = false;    // replace a corpus that is there
-  int threads = 0;           // that tokenise; 0: one a core
+  // Share of the text for validation, in [0, 1); 0: no validation side.
+  double validation = 0.01;
+  uint64_t seed = 0;       // of the split and of the tokenizer's sample
+  bool overwrite = false;  // replace an existing corpus
+  int threads = 0;         // that tokenise; 0: one a core
 
   int64_t shard_tokens = int64_t{32} << 20;
   int64_t training_bytes = 0;  // of text to train a tokenizer; 0: by its size
 };
 
 struct CorpusProgress {
-  // In this order: "receiving" standard input, "checking", "sampling" and
-  // "training the tokenizer" if there is one to train, "encoding".
+  // In this order: "receiving" (standard input), "checking", "sampling" and
+  // "training the tokenizer" (if one is trained), "encoding".
   const char* phase = "";
   int64_t done = 0;   // bytes of text; checking: of files
   int64_t total = 0;  // 0: not known

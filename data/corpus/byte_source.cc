@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kStoredBuffer = 256 << 10;
 
-// What the ending of a name promises: "gzip", "zstd" or nothing.
+// The format by the ending of a name: "gzip", "zstd" or nothing.
 std::string_view FormatByName(std::string_view name) {
   if (name.ends_with(".gz")) return "gzip";
   if (name.ends_with(".zst")) return "zstd";
@@ -34,8 +34,8 @@ absl::StatusOr<ByteSource> ByteSource::Open(const std::string& path,
   if (!promised.empty() && kind != promised) {
     return absl::InvalidArgumentError(absl::StrCat(
         name, ": byte 0: its name promises ", std::string(promised),
-        " data, but it does not begin as they do; give it the name that fits, "
-        "or get the file again"));
+        " data, but it does not begin like such data; rename the file, or get "
+        "it again"));
   }
   return source;
 }
@@ -92,10 +92,10 @@ absl::Status ByteSource::DamageError(const Decompressor::Step& step) const {
       name_, ": byte ", text_, " of the text: ",
       step.error.empty()
           ? absl::StrCat("the file is cut short: its ", kind,
-                         " data go on where it ends, at byte ", at)
+                         " data are incomplete where it ends, at byte ", at)
           : absl::StrCat("the ", kind, " data are damaged (", step.error,
                          ") at about byte ", at, " of the file"),
-      "; get the file again (", kind, " -t tests one), or leave it out"));
+      "; get the file again (", kind, " -t tests it), or leave it out"));
 }
 
 }  // namespace delink

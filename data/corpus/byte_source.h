@@ -1,8 +1,8 @@
-// The bytes of a file, front to back in bounded memory, decompressed where the
-// file is gzip or zstd: its first bytes say so, whatever its name.
+// Reads a file front to back in bounded memory and decompresses gzip and zstd,
+// which it recognises by the first bytes of the file, whatever its name.
 //
-// Not thread-safe. DataLoss for compressed data that are damaged or cut short,
-// naming the byte of the file and how much text came before it.
+// Not thread-safe. Compressed data that are damaged or cut short give DataLoss,
+// which names the byte of the file and how much text precedes it.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace delink {
 
 class ByteSource {
  public:
-  // `name` stands for the file in messages. A name that ends in .gz or .zst
-  // must hold what it says.
+  // `name` is the file's name in messages. If it ends in .gz or .zst, the file
+  // must hold such data.
   static absl::StatusOr<ByteSource> Open(const std::string& path,
                                          const std::string& name);
 
@@ -45,7 +45,7 @@ class ByteSource {
 
   std::string name_;
   InputFile file_;
-  std::unique_ptr<Decompressor> decompressor_;  // null: as it is
+  std::unique_ptr<Decompressor> decompressor_;  // null: not compressed
   std::vector<char> stored_buffer_;
   std::string_view pending_;  // of stored_buffer_
   int64_t stored_ = 0;

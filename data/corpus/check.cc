@@ -16,8 +16,8 @@ namespace {
 
 constexpr int64_t kBlock = 256 << 10;
 
-// Of a document's ids. Of 64 bits: among a billion documents two that differ
-// are hardly ever taken for the same.
+// A hash of a document's ids. With 64 bits, two of a billion documents hardly
+// ever have the same hash unless they are equal.
 class TokenHash {
  public:
   void Add(int32_t id) {
@@ -78,11 +78,10 @@ class Checker {
     return End();
   }
 
-  // Where documents start, a block at a time.
   absl::Status Begin(int64_t at) {
     if (ended_ != at) {
       return Wrong(absl::StrCat("document ", document_, " begins at token ", at,
-                                " where the one before has not ended"));
+                                ", but the previous one has not ended"));
     }
     hash_ = TokenHash();
     start_ = at;
@@ -105,7 +104,8 @@ class Checker {
     return absl::OkStatus();
   }
 
-  // The start of document `document_`.
+  // Sets next_start_ to the start of document `document_`; reads starts in
+  // blocks.
   absl::Status ReadStart() {
     if (document_ == corpus_.documents()) {
       next_start_ = corpus_.tokens();
@@ -132,8 +132,8 @@ class Checker {
     }
     const std::string digest = digest_.Hex(corpus_.tokenizer_bytes());
     if (digest != corpus_.digest()) {
-      return Wrong(absl::StrCat("its tokens have the digest ", digest,
-                                ", its index says ", corpus_.digest()));
+      return Wrong(absl::StrCat("the digest of its tokens is ", digest,
+                                ", but its index says ", corpus_.digest()));
     }
     check_.document_keys.assign(seen_.begin(), seen_.end());
     std::sort(check_.document_keys.begin(), check_.document_keys.end());

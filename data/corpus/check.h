@@ -1,5 +1,5 @@
-// All of a corpus read and looked at: what its index claims against what is
-// there, and statistics that the index does not have.
+// Reads a whole corpus, compares it with its index, and computes statistics
+// that the index does not have.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ namespace delink {
 struct CorpusCheck {
   std::vector<int64_t> lengths;         // of documents, in tokens, sorted; the
                                         // end of a document included
-  std::vector<uint64_t> document_keys;  // by their tokens, sorted
-  int64_t ids_used = 0;                 // how many of the vocabulary
+  std::vector<uint64_t> document_keys;  // hashes of their tokens, sorted
+  int64_t ids_used = 0;                 // ids of the vocabulary that occur
   int32_t largest_id = 0;
 
-  // Documents that are the same as one before, and their tokens.
+  // Documents that repeat an earlier one, and their tokens.
   int64_t repeated_documents = 0;
   int64_t repeated_tokens = 0;
 
@@ -26,10 +26,10 @@ struct CorpusCheck {
   int64_t Quantile(double share) const;
 };
 
-// DataLoss naming what does not fit: a document that does not begin where the
-// one before ends, an end within a document or none at its own, a digest that
-// is not that of the tokens. Memory is some 30 bytes a document. `advanced` is
-// told how many tokens have been read.
+// DataLoss names what does not fit: a document that does not begin where the
+// previous one ends, an end-of-document token inside a document, a document
+// without one, or a digest that differs from that of the tokens. Memory is
+// about 30 bytes a document. `advanced` receives the number of tokens read.
 absl::StatusOr<CorpusCheck> CheckCorpus(
     const Corpus& corpus, const std::function<void(int64_t)>& advanced = {});
 

@@ -20,7 +20,7 @@ namespace {
 
 namespace format = corpus_format;
 
-// Below the usual limit of 1024 open files.
+// Stays below the usual limit of 1024 open files.
 constexpr size_t kOpenShards = 256;
 
 absl::Status CheckPlace(const std::string& dir) {
@@ -63,7 +63,7 @@ absl::Status CheckFormat(const hdf5::File& file) {
   if (version < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(file.path(), ": format ", version,
-                     ", which there is not; another program wrote it"));
+                     ", which does not exist; another program wrote it"));
   }
   if (version > format::kVersion) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -78,7 +78,7 @@ absl::Status Inconsistent(const std::string& path, const std::string& what) {
       absl::StrCat(path, ": ", what, "; build the corpus again"));
 }
 
-// Sizes of shards to where they end. They must add up to `tokens`.
+// Turns the sizes of shards into their ends. They must add up to `tokens`.
 absl::Status SumUp(const std::string& path, int64_t tokens,
                    std::vector<int64_t>& shards) {
   int64_t end = 0;

@@ -1,8 +1,7 @@
-// A corpus, open for reading: one side (DIR/train or DIR/validation) of what
-// BuildCorpus wrote.
+// One side of a corpus (DIR/train or DIR/validation), open for reading.
 //
-// Immutable and thread-safe; copies share one opening. Shards are opened when
-// first read and kept open.
+// Immutable and thread-safe; copies share the open files. A shard is opened
+// when it is first read. At most 256 shards stay open.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +15,13 @@
 namespace delink {
 
 struct CorpusOpening {
-  // The share of the files whose digests are verified here: with several ranks
-  // each verifies its own. All files' names and sizes always are.
+  // The share of the files whose digests are verified here, so that ranks can
+  // divide the work. The names and sizes of all files are always verified.
   int verify_index = 0;
   int verify_count = 1;
 
-  // Verifies the digest of the index alone: enough for the statistics, not for
-  // reading tokens.
+  // Verifies only the digest of the index, which is enough for statistics but
+  // not for reading tokens.
   bool statistics_only = false;
 };
 
@@ -42,15 +41,15 @@ class Corpus {
   int32_t end_of_document() const;
   double entropy() const;  // of the unigrams, nats a token
 
-  // Tokens of a document, its end included; 0 where a corpus does not say.
+  // Tokens of a document, its end included; 0 if the corpus does not record it.
   double median_document() const;
   int64_t greatest_document() const;
 
   const std::string& tokenizer_kind() const;
   const std::string& tokenizer_bytes() const;  // for LoadTokenizer
 
-  // SHA-256 over tokens, document boundaries and tokenizer: equal exactly for
-  // equal corpora, however they are sharded.
+  // SHA-256 over tokens, document boundaries and tokenizer. It does not depend
+  // on the sharding.
   const std::string& digest() const;
 
   absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer() const;

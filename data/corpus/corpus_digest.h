@@ -1,5 +1,5 @@
-// The digest of a corpus: of its tokens as they are stored, of where its
-// documents start, and of its tokenizer; the same however it is sharded.
+// The digest of a corpus: over its tokens as they are stored, the starts of its
+// documents and its tokenizer. It does not depend on the sharding.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace delink {
 
 class CorpusDigest {
  public:
-  // Front to back; of a corpus tokens are all of one of the two types.
+  // Front to back. All tokens of a corpus have the same type.
   void AddTokens(std::span<const uint16_t> tokens);
   void AddTokens(std::span<const uint32_t> tokens);
   void AddDocuments(std::span<const int64_t> starts);
 
-  // The object is spent.
+  // Must be the last call.
   std::string Hex(std::string_view tokenizer);
 
  private:

@@ -35,7 +35,7 @@ absl::Status WriteCommon(hdf5::File& file, const Tokenizer& tokenizer) {
   return WriteTokenizer(file, tokenizer);
 }
 
-// The shards' datasets `name`, of `sizes`, as one.
+// Joins the datasets `name` of all shards, of `sizes`, in a virtual one.
 absl::Status WriteWhole(hdf5::File& file, const char* name,
                         hdf5::ElementType type,
                         const std::vector<int64_t>& sizes) {

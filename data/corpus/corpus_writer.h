@@ -21,11 +21,12 @@ class CorpusWriter {
   CorpusWriter(std::string dir, const Tokenizer& tokenizer,
                int64_t shard_tokens);
 
-  // A document: any number of Append, then EndDocument. `bytes` is the text's.
+  // A document is any number of Append calls, then EndDocument. `bytes` is the
+  // size of the text.
   absl::Status Append(std::span<const int32_t> ids, int64_t bytes);
   absl::Status EndDocument();
 
-  // Writes the last shard, the index, the tokenizer and, last, the sums.
+  // Writes the last shard, the index, the tokenizer and finally SHA256SUMS.
   absl::Status Finish();
 
   bool in_document() const { return in_document_; }
@@ -39,15 +40,14 @@ class CorpusWriter {
   absl::Status WriteIndex();
   double Entropy() const;
 
-  // Of an odd number of lengths the middle one, of an even the mean of two.
-  // Reorders them.
+  // The middle length, or the mean of the two middle ones. Reorders lengths_.
   double MedianLength();
 
   const std::string dir_;
   const Tokenizer& tokenizer_;
   const int64_t shard_tokens_;
 
-  // The shard being filled; tokens as they are stored, in one of the two.
+  // The shard being filled. Its tokens are in one of the two vectors.
   const bool narrow_;
   std::vector<uint16_t> narrow_tokens_;
   std::vector<uint32_t> wide_tokens_;

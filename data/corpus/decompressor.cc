@@ -25,7 +25,7 @@ class Gzip final : public Decompressor {
 
   Step Run(std::string_view in, std::span<char> out) override {
     if (whole_) {
-      // Tapes and some programs pad with zeros.
+      // Tapes and some programs pad a file with zeros.
       const size_t zeros = std::min(in.find_first_not_of('\0'), in.size());
       if (zeros > 0 || in.empty()) return {.consumed = zeros, .whole = true};
       inflateReset(&stream_);
@@ -41,7 +41,7 @@ class Gzip final : public Decompressor {
     const int code = inflate(&stream_, Z_NO_FLUSH);
     Step step = {.consumed = in_size - stream_.avail_in,
                  .produced = out_size - stream_.avail_out};
-    // Z_BUF_ERROR says that it lacks input or room.
+    // Z_BUF_ERROR means that it needs more input or room.
     if (code == Z_STREAM_END) {
       whole_ = true;
     } else if (code != Z_OK && code != Z_BUF_ERROR) {
@@ -64,7 +64,7 @@ class Zstd final : public Decompressor {
   const char* kind() const override { return "zstd"; }
 
   Step Run(std::string_view in, std::span<char> out) override {
-    // At a frame's end a call without input would begin the next one.
+    // After the end of a frame, a call without input would begin the next one.
     if (in.empty() && whole_) return {.whole = true};
     ZSTD_inBuffer from = {.src = in.data(), .size = in.size(), .pos = 0};
     ZSTD_outBuffer to = {.dst = out.data(), .size = out.size(), .pos = 0};
@@ -83,7 +83,7 @@ class Zstd final : public Decompressor {
   bool whole_ = false;
 };
 
-// A zstd frame, or one to be skipped, which pzstd writes first.
+// A zstd frame or a skippable frame, which pzstd writes first.
 bool IsZstd(std::string_view head) {
   if (head.size() < 4) return false;
   uint32_t magic = 0;

@@ -14,7 +14,7 @@ class Decompressor {
   struct Step {
     size_t consumed = 0;
     size_t produced = 0;
-    bool whole = false;  // what was consumed is complete: it may end here
+    bool whole = false;  // the data may end here
     std::string error;   // empty unless the data are damaged
   };
 
@@ -23,12 +23,12 @@ class Decompressor {
   // "gzip" or "zstd", which is also the program that tests such files.
   virtual const char* kind() const = 0;
 
-  // Goes on from the last step. Several members or frames in a row are one
-  // text. Consumes and produces nothing only where it lacks input, or room.
+  // Continues after the last step. Consecutive members or frames are one text.
+  // A step that consumes and produces nothing needs more input or more room.
   virtual Step Run(std::string_view in, std::span<char> out) = 0;
 };
 
-// What `head`, the first bytes of a file, announce; null for neither.
+// By `head`, the first bytes of a file; null if they are of neither format.
 std::unique_ptr<Decompressor> MakeDecompressor(std::string_view head);
 
 }  // namespace delink

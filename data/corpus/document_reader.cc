@@ -87,10 +87,10 @@ absl::Status NotUtf8(std::string_view place, int64_t offset,
       ") is not UTF-8");
   if (!utf16 && rest.find('\0') != rest.npos) {
     return absl::InvalidArgumentError(absl::StrCat(
-        what, ", and bytes 0 follow: this is not text; leave the file out"));
+        what, ", and zero bytes follow: this is not text; leave the file out"));
   }
   return absl::InvalidArgumentError(
-      absl::StrCat(what, utf16 ? " but the mark that UTF-16 begins with" : "",
+      absl::StrCat(what, utf16 ? " but the byte order mark of UTF-16" : "",
                    "; convert the file, for instance with iconv -f ",
                    utf16 ? "utf-16" : "latin1", " -t utf-8, or leave it out"));
 }

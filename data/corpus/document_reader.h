@@ -1,8 +1,8 @@
-// Documents of text, piece by piece in bounded memory, checked to be UTF-8.
+// Reads documents piece by piece in bounded memory and checks their UTF-8.
 //
-// A text file is one document; of a JSONL file every line is. Documents without
-// text are passed over. The pieces of a document depend on its text alone, not
-// on the form it comes in. Errors name file, line (JSONL), byte and what to do.
+// A text file is one document, and so is each line of a JSONL file. Documents
+// without text are skipped. The pieces of a document depend only on its text,
+// not on the file format. Errors name file, line (JSONL), byte and remedy.
 // Not thread-safe.
 #pragma once
 
@@ -30,7 +30,7 @@ class DocumentReader {
 
   virtual absl::StatusOr<TextPiece> Next() = 0;
 
-  // Documents passed over so far for they had no text.
+  // Documents skipped so far because they had no text.
   virtual int64_t empty_documents() const = 0;
 
   // The bytes of the inputs, as they are stored, that have been read.
@@ -46,15 +46,15 @@ absl::StatusOr<std::unique_ptr<DocumentReader>> OpenDocuments(
 std::unique_ptr<DocumentReader> ReadAllDocuments(std::vector<TextInput> inputs,
                                                  std::string text_field);
 
-// How many bytes the first piece of `text` has: all of it if it is at most
-// 64 KiB, else it ends where a line or else a word ends, if it can. No more
-// than kPieceLookahead bytes are looked at.
+// The size of the first piece of `text` in bytes: all of it if it is at most
+// 64 KiB. Otherwise the piece ends after a line, else before a space, else
+// between characters. Looks at no more than kPieceLookahead bytes.
 inline constexpr size_t kPieceBytes = 64 << 10;
 inline constexpr size_t kPieceLookahead = kPieceBytes + 4;
 size_t FirstPiece(std::string_view text);
 
-// The error of text that is not UTF-8: `offset` is that of `rest`, the first
-// bytes that are not, in the text of `place`.
+// The error for text that is not UTF-8. `rest` begins with the first byte that
+// is not, which is byte `offset` of the text of `place`.
 absl::Status NotUtf8(std::string_view place, int64_t offset,
                      std::string_view rest);
 

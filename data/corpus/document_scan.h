@@ -1,5 +1,5 @@
-// A first reading of all documents, which finds what is wrong with the inputs
-// before anything is written, and decides what is for training.
+// The first pass over all documents. It finds errors in the inputs before any
+// token is written, and decides which text is for training.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace delink {
 
-// A document and how many of its first bytes are for training.
+// The size of a document, and how many of its leading bytes are for training.
 struct DocumentPart {
   int64_t bytes = 0;
   int64_t training = 0;
@@ -21,12 +21,12 @@ struct DocumentScan {
   std::vector<DocumentPart> documents;
   int64_t bytes = 0;
   int64_t training_bytes = 0;
-  int64_t empty = 0;  // documents passed over
+  int64_t empty = 0;  // documents skipped
 };
 
-// Reads `reader` to its end. Which documents are for validation is decided by
-// their text, not by name or form (split.h). `advanced` is told how many stored
-// bytes have been read.
+// Reads `reader` to its end. The choice of documents for validation depends on
+// their text, not on file names or formats (split.h). `advanced` receives the
+// number of stored bytes read.
 absl::StatusOr<DocumentScan> ScanDocuments(
     DocumentReader& reader, double validation, uint64_t seed,
     const std::function<void(int64_t)>& advanced);

@@ -10,7 +10,7 @@
 namespace delink {
 namespace {
 
-// Short documents are worked on together.
+// Short documents are encoded together.
 constexpr size_t kBatchBytes = 64 << 10;
 
 absl::Status Changed() {
@@ -19,8 +19,8 @@ absl::Status Changed() {
       "nothing writes to its files");
 }
 
-// At `at` or, if a line ends up to `slack` bytes after it within the piece,
-// after that line; never at the very start of a document.
+// Cuts after the line that ends within `slack` bytes of `at`, if there is one
+// in the piece, else at `at`; never at the very start of a document.
 size_t CutAt(std::string_view piece, size_t at, int64_t slack, bool begins) {
   const size_t newline = piece.find('\n', at);
   if (newline != std::string_view::npos && newline + 1 < piece.size() &&
@@ -89,13 +89,13 @@ absl::Status Encoder::Add(TextPiece piece, Batch& batch) {
     return Changed();
   }
   if (piece.ends) ++document_;
-  // Only a document that is cut changes sides.
+  // Only a document that is cut has text on both sides.
   if (side_ == 0 && document.training < document.bytes && before_cut < size) {
     const size_t at =
         CutAt(piece.text, static_cast<size_t>(std::max<int64_t>(before_cut, 0)),
               (document.bytes - document.training) / 4, piece.begins);
     if (at < piece.text.size()) {
-      // A part without text ends what the training side has of it.
+      // A part without text ends the document on the training side.
       batch.parts.push_back({.text = piece.text.substr(0, at), .ends = true});
       piece.text.erase(0, at);
       side_ = 1;
@@ -108,7 +108,7 @@ absl::Status Encoder::Add(TextPiece piece, Batch& batch) {
 
 absl::Status Encoder::Append(const Part& part, CorpusWriter& side) {
   const int32_t begin = tokenizer_.begin_of_sequence();
-  // Where both are one token, the end of the document before is the begin.
+  // If both are one token, the end of the previous document is the begin.
   if (begin >= 0 && begin != tokenizer_.end_of_document() &&
       !side.in_document()) {
     DELINK_RETURN_IF_ERROR(side.Append({&begin, 1}, 0));

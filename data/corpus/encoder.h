@@ -1,5 +1,5 @@
-// The second reading: documents to tokens, on several cores, into the two sides
-// of a corpus. The tokens do not depend on the number of threads.
+// The second pass: encodes documents on several threads and writes the tokens
+// to both sides of a corpus. The tokens do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ class Encoder {
   struct Part {
     std::string text;
     int side = 0;
-    bool ends = false;  // what this side has of the document
+    bool ends = false;  // the document, on this side
     std::vector<int32_t> ids;
   };
   struct Batch {
@@ -43,7 +43,7 @@ class Encoder {
     absl::Status status;
   };
 
-  // Text for a thread to work on; none past the last document.
+  // The next text for a thread to encode; none after the last document.
   absl::StatusOr<Batch> ReadBatch(DocumentReader& reader);
   absl::Status Add(TextPiece piece, Batch& batch);
   absl::Status Write(const Batch& batch);

@@ -20,8 +20,8 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr std::string_view kWhiteSpace = " \t\r";
 constexpr size_t kFieldsNamed = 8;
 
-// The library's message without its own name, its idea of the place (it sees
-// one line) and what it read last, which may be the whole document.
+// The library's message without its name, the place (it sees one line only) and
+// the text that it read last, which can be the whole document.
 std::string Plain(std::string what) {
   const size_t column = what.find("column ");
   const size_t colon = what.find(": ", column == what.npos ? 0 : column);
@@ -33,7 +33,7 @@ std::string Plain(std::string what) {
   return what;
 }
 
-// Takes the text out of a line as it is parsed; keeps nothing else.
+// Extracts the text of a line while it is parsed, and keeps nothing else.
 class TextField final : public json::json_sax_t {
  public:
   explicit TextField(const std::string& field) : field_(field) {}
@@ -96,10 +96,10 @@ class TextField final : public json::json_sax_t {
   bool found = false;
   std::vector<std::string> fields;
   std::string problem;
-  size_t position = 0;  // of the problem, from 1; 0: the line as such
+  size_t position = 0;  // of the problem, from 1; 0: the whole line
 
  private:
-  // What is not the text: is it where it may be?
+  // Whether a value that is not the text is in an allowed place.
   bool Value(const char* kind) {
     if (depth_ == 0) {
       problem = absl::StrCat("is ", kind, ", not an object");
@@ -118,10 +118,10 @@ class TextField final : public json::json_sax_t {
   bool wanted_ = false;  // the next value is that of the field
 };
 
-// How to mend what is wrong with a line.
+// How to fix a line.
 std::string Remedy(const TextField& line) {
-  if (line.found) return "; mend the line, or remove it";
-  return "; name the field with --text-field, mend the line, or remove it";
+  if (line.found) return "; fix the line, or remove it";
+  return "; name the field with --text-field, fix the line, or remove it";
 }
 
 std::string NoField(const std::string& field, const TextField& line) {
@@ -139,7 +139,7 @@ std::string NoField(const std::string& field, const TextField& line) {
 }  // namespace
 
 absl::Status JsonlReader::Fill() {
-  // Drops the lines that are done with.
+  // Drops the lines before the current one.
   buffer_.erase(0, line_begin_);
   buffer_offset_ += static_cast<int64_t>(line_begin_);
   line_end_ -= line_begin_;
@@ -158,7 +158,7 @@ std::string JsonlReader::Place() const {
 }
 
 absl::StatusOr<bool> JsonlReader::NextLine() {
-  // Past the newline of the line before.
+  // Skip the newline of the previous line.
   if (line_number_ > 0) {
     line_begin_ = std::min(line_end_ + 1, buffer_.size());
   }

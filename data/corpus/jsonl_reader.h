@@ -1,5 +1,5 @@
-// The lines of a JSONL file as documents: each a JSON object (RFC 8259) with
-// the text in one of its fields. Lines of white space are no documents.
+// Reads each line of a JSONL file as a document: a JSON object (RFC 8259) with
+// the text in one of its fields. Lines with only white space are skipped.
 //
 // Memory is bounded by the longest line.
 #pragma once
@@ -34,10 +34,10 @@ class JsonlReader final : public DocumentReader {
   absl::StatusOr<bool> NextLine();
   absl::Status Fill();
 
-  // "NAME:LINE", of the line at hand.
+  // "NAME:LINE" of the current line.
   std::string Place() const;
 
-  // The text of the line at hand, to text_.
+  // Sets text_ to the text of the current line.
   absl::Status ParseLine();
 
   ByteSource source_;

@@ -33,7 +33,7 @@ bool LineSampler::FillPiece() {
     }
     if (piece->text.empty()) return false;
     if (piece->begins) {
-      // Inputs that grow meanwhile are found out when they are encoded.
+      // The inputs have grown. Encoding them will report it.
       if (document_ == scan_.documents.size()) return false;
       left_ = scan_.documents[document_++].training;
     }

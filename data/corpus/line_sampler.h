@@ -14,15 +14,15 @@ namespace delink {
 
 class LineSampler {
  public:
-  // About `sample_bytes` of the lines of the training parts that `scan` found
-  // in the documents of `reader`, chosen by a keyed hash of their number. Both
-  // outlive the sampler. `advanced` is told how many bytes of text are done.
+  // Samples about `sample_bytes` of lines from the training parts that `scan`
+  // found in the documents of `reader`, by a keyed hash of the line number.
+  // Both outlive the sampler. `advanced` receives the bytes of text read.
   LineSampler(DocumentReader& reader, const DocumentScan& scan,
               int64_t sample_bytes, uint64_t seed,
               std::function<void(int64_t)> advanced);
 
-  // The next line of the sample, without its newline, cut to what SentencePiece
-  // trains on; false at the end or after an error.
+  // The next line of the sample, without its newline; false at the end or after
+  // an error. Lines of more than 4096 bytes are split for SentencePiece.
   bool Next(std::string* line);
 
   const absl::Status& status() const { return status_; }
@@ -37,8 +37,8 @@ class LineSampler {
   double keep_ = 1;
   const std::function<void(int64_t)> advanced_;
 
-  size_t document_ = 0;  // of the next piece, or the one after it
-  int64_t left_ = 0;     // bytes for training of the document being read
+  size_t document_ = 0;  // the next document to begin
+  int64_t left_ = 0;     // training bytes left of the document being read
   std::string piece_;
   size_t at_ = 0;
   uint64_t line_number_ = 0;

@@ -1,13 +1,13 @@
-// Threads that work on jobs side by side and give them back in the order they
-// came: the result does not depend on how many threads there are.
+// Threads that work on jobs in parallel and return them in the order of Push,
+// so that results do not depend on the number of threads.
 //
 //   while (...) {
 //     while (!workers.full()) workers.Push(next job);
 //     Use(workers.Pop());
 //   }
 //
-// Push, Pop and the destructor are one thread's; `work` runs on the others, on
-// one job each. No more than capacity() jobs are held, done or not.
+// One thread calls Push, Pop and the destructor; the workers call `work`, each
+// on one job at a time. At most capacity() jobs are held, done or not.
 #pragma once
 
 #include <condition_variable>
@@ -28,7 +28,7 @@ namespace delink {
 template <typename Job>
 class OrderedWorkers {
  public:
-  // With one thread the caller itself works, in Push.
+  // If `threads` is 1, the caller's thread does the work, in Push.
   OrderedWorkers(int threads, std::function<void(Job&)> work)
       : work_(std::move(work)),
         capacity_(threads == 1 ? 1 : 4 * static_cast<size_t>(threads)) {
@@ -67,7 +67,7 @@ class OrderedWorkers {
     job_there_.notify_one();
   }
 
-  // The job pushed first of those held, once it is done.
+  // Waits for the oldest job that is held and returns it.
   Job Pop() {
     DELINK_CHECK(!empty());
     if (!threads_.empty()) {
@@ -99,7 +99,7 @@ class OrderedWorkers {
 
   const std::function<void(Job&)> work_;
   const size_t capacity_;
-  std::deque<std::unique_ptr<Job>> held_;  // the caller's alone
+  std::deque<std::unique_ptr<Job>> held_;  // used by the caller alone
 
   Mutex mutex_;
   std::condition_variable job_there_;

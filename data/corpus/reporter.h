@@ -1,5 +1,5 @@
-// Tells a caller how far the building of a corpus is, at most ten times a
-// second and at the end of a phase.
+// Reports the progress of building a corpus: at the start and end of each phase
+// and at most ten times a second in between.
 #pragma once
 
 #include <chrono>

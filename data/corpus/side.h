@@ -1,4 +1,4 @@
-// The sides of a corpus, "train" and "validation", are folders of one folder.
+// The sides of a corpus, "train" and "validation", are folders in its folder.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace delink {
 
-// The folder of one side of the corpus at `dir`: `dir` itself where it is one,
-// the one in it where `dir` is what BuildCorpus was given. Nothing is opened.
+// The folder of side `side` of the corpus at `dir`; `dir` itself unless it is
+// the folder of both sides. Opens no file.
 std::string SideOf(const std::string& dir, std::string_view side);
 
 }  // namespace delink

@@ -12,7 +12,7 @@
 namespace delink {
 namespace {
 
-// A document may take the validation side this far past its share.
+// A document may bring the validation side to this multiple of its share.
 constexpr double kSlack = 1.25;
 
 // The documents in the order of a keyed hash of their keys.
@@ -30,8 +30,8 @@ std::vector<size_t> HashOrder(const std::vector<DocumentSize>& documents,
   return order;
 }
 
-// The document to cut so that `wanted` of its bytes are left over for the
-// validation side: the first that is larger, else the largest.
+// The document from which to cut `wanted` bytes for the validation side: the
+// first that is larger, else the largest.
 size_t DocumentToCut(const std::vector<size_t>& order,
                      const std::vector<int64_t>& training, int64_t wanted) {
   size_t largest = order.front();

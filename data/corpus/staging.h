@@ -1,6 +1,6 @@
-// The folders of a corpus that is being made: OUT/train and OUT/validation,
-// written under temporary names and put in their places when whole. What is not
-// published is removed, and OUT is left as it was. Move-only.
+// The folders of a corpus that is being built: OUT/train and OUT/validation.
+// They are written under temporary names and renamed by Publish. Without it
+// they are removed, and OUT is left as it was. Move-only.
 #pragma once
 
 #include <string>
@@ -16,8 +16,8 @@ inline constexpr std::string_view kSideNames[] = {"train", "validation"};
 
 class CorpusStaging {
  public:
-  // AlreadyExists where OUT holds a side and `overwrite` is false. Makes OUT
-  // and an empty folder for each side.
+  // Makes OUT and an empty folder for each side. AlreadyExists if OUT holds a
+  // side and `overwrite` is false.
   static absl::StatusOr<CorpusStaging> Create(const std::string& out,
                                               bool overwrite);
 
@@ -27,8 +27,8 @@ class CorpusStaging {
   // Where side 0 or 1 is to be written.
   std::string dir(int side) const;
 
-  // Puts the new folders of the first `sides` in the places of the old, and
-  // removes the others' old ones.
+  // Replaces the first `sides` sides by the new folders, and removes the old
+  // folders of the others.
   absl::Status Publish(int sides = 2);
 
  private:

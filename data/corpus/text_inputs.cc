@@ -24,7 +24,7 @@ constexpr char kStandardInputName[] = "standard input";
 
 constexpr int64_t kHeadBytes = 64 << 10;
 
-// What an input stands for.
+// The files that an input names.
 struct Expansion {
   struct File {
     std::string path;
@@ -63,7 +63,7 @@ absl::StatusOr<std::vector<std::string>> Matches(const std::string& pattern) {
   ::globfree(&found);
   if (code == GLOB_NOMATCH) {
     return absl::NotFoundError(absl::StrCat(
-        pattern, ": no file matches this pattern; mend it, or name files"));
+        pattern, ": no file matches this pattern; fix it, or name files"));
   }
   if (code != 0) return FileError(error, pattern, "list what matches");
   std::sort(paths.begin(), paths.end());
@@ -81,7 +81,7 @@ bool IsJsonl(std::string_view name) {
 
 absl::StatusOr<Expansion> Expand(const std::string& input) {
   std::vector<std::string> named = {input};
-  // A file may have a name that reads as a pattern.
+  // The name of a file may look like a pattern.
   if (!PathExists(input) && input.find_first_of("*?[") != input.npos) {
     DELINK_ASSIGN_OR_RETURN(named, Matches(input));
   }
@@ -96,8 +96,8 @@ absl::StatusOr<Expansion> Expand(const std::string& input) {
     } else if (!fs::is_regular_file(status)) {
       return absl::InvalidArgumentError(absl::StrCat(
           path,
-          ": not a file; inputs are read more than once, so send what a pipe "
-          "gives to standard input and name that, as -"));
+          ": not a file; inputs are read more than once, so send the output "
+          "of a pipe to standard input and give - as the input"));
     } else {
       all.files.push_back({.path = path, .named = true});
     }
@@ -105,12 +105,12 @@ absl::StatusOr<Expansion> Expand(const std::string& input) {
   if (all.files.empty()) {
     return absl::NotFoundError(absl::StrCat(
         input, ": holds no files", all.hidden > 0 ? " but hidden ones" : "",
-        "; name files, or a folder that has some"));
+        "; name files, or a folder with files"));
   }
   return all;
 }
 
-// By how it begins, decompressed.
+// Judges a file by its first bytes, decompressed.
 absl::StatusOr<bool> IsText(const std::string& path) {
   DELINK_ASSIGN_OR_RETURN(ByteSource source, ByteSource::Open(path, path));
   std::string head(kHeadBytes, '\0');
@@ -126,7 +126,7 @@ absl::StatusOr<bool> IsText(const std::string& path) {
   return head.find('\0') == head.npos;
 }
 
-// Adds the files that `input` stands for.
+// Adds the files that `input` names.
 absl::Status AddFiles(const std::string& input, TextFormat format,
                       TextInputs* all) {
   DELINK_ASSIGN_OR_RETURN(const Expansion expansion, Expand(input));
@@ -149,7 +149,7 @@ absl::Status AddFiles(const std::string& input, TextFormat format,
   if (all->files.size() > before) return absl::OkStatus();
   return absl::NotFoundError(
       absl::StrCat(input, ": none of the ", expansion.files.size(),
-                   " files below it is text; name a folder that has some"));
+                   " files below it is text; name a folder with text files"));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ absl::StatusOr<TextPiece> TextReader::Next() {
     return NotUtf8(source_.name(), consumed_ + static_cast<int64_t>(scan.valid),
                    std::string_view(buffer_).substr(scan.valid));
   }
-  // Only past the end is what is left a piece: until then it is too long.
+  // Before the end of the file the buffer is longer than a piece.
   const size_t size = FirstPiece(buffer_);
   TextPiece piece = {.text = buffer_.substr(0, size),
                      .begins = consumed_ == 0,

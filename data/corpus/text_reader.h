@@ -25,7 +25,7 @@ class TextReader final : public DocumentReader {
   absl::Status Fill();
 
   ByteSource source_;
-  std::string buffer_;    // UTF-8 but for a character cut short
+  std::string buffer_;    // UTF-8, except for a character cut short
   int64_t consumed_ = 0;  // bytes of text before the buffer
   bool ended_ = false;
 };

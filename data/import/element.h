@@ -16,15 +16,15 @@ enum class TokenElement { kU8, kI8, kU16, kI16, kU32, kI32, kI64 };
 
 int64_t ByteSize(TokenElement type);
 
-// "u16" and so on, as --dtype has them.
+// "u16" and so on, the values of --dtype.
 std::optional<TokenElement> TokenElementByName(std::string_view name);
 const std::vector<std::string>& TokenElementNames();
 
-// The numbers in `bytes`, whose size is a multiple of ByteSize, appended.
+// Appends the numbers in `bytes`, whose size is a multiple of ByteSize.
 void Widen(TokenElement type, std::string_view bytes,
            std::vector<int64_t>* values);
 
-// One number at `bytes[at]`, which has room for it.
+// The number at `bytes[at]`, all of which must be inside `bytes`.
 int64_t NumberAt(TokenElement type, std::string_view bytes, size_t at);
 
 }  // namespace delink

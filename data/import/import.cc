@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ChooseTokenizer(
                           static_cast<int32_t>(end));
 }
 
-// An id of ours for the end of a document is none of the files'.
+// The files do not have the end-of-document id that we add.
 int32_t IdsOfFiles(const TokenImportOptions& options,
                    const Tokenizer& tokenizer) {
   return options.tokenizer_file.empty() ? static_cast<int32_t>(options.vocab)
@@ -72,7 +72,7 @@ absl::StatusOr<std::vector<TokenLayout>> ReadLayouts(
   }
   std::vector<TokenLayout> layouts;
   for (const std::string& path : paths) {
-    // Of a Megatron pair the tokens are named, if both are.
+    // If both files of a Megatron pair are named, the .bin stands for both.
     if (absl::EndsWith(path, ".idx") &&
         std::find(paths.begin(), paths.end(), WithSuffix(path, ".bin")) !=
             paths.end()) {
@@ -95,8 +95,8 @@ int64_t TotalBytes(std::span<const TokenLayout> layouts) {
   return bytes;
 }
 
-// The first reading: the documents' sizes, in tokens, and how much of each is
-// for training.
+// The first pass: the sizes of the documents, in tokens, and how many of each
+// are for training.
 struct TokenScan {
   std::vector<DocumentSize> documents;
   std::vector<int64_t> training;
@@ -126,7 +126,7 @@ absl::StatusOr<TokenScan> Scan(TokenReader reader,
   return scan;
 }
 
-// Of text, by id; of ids alone nothing is known.
+// The size of each id's text in bytes; 0 if only ids are known.
 std::vector<int64_t> TokenBytes(const TokenImportOptions& options,
                                 const Tokenizer& tokenizer) {
   std::vector<int64_t> bytes(static_cast<size_t>(tokenizer.vocab_size()), 0);
@@ -137,14 +137,14 @@ std::vector<int64_t> TokenBytes(const TokenImportOptions& options,
   return bytes;
 }
 
-// The second reading, to both sides.
+// The second pass, which writes both sides.
 class Importer {
  public:
   struct Sides {
     CorpusWriter& train;
     CorpusWriter& validation;
   };
-  // `token_bytes`: of the text that each id stands for.
+  // `token_bytes`: the size of each id's text.
   Importer(std::vector<int64_t> token_bytes, const TokenScan& scan, Sides sides)
       : token_bytes_(std::move(token_bytes)),
         scan_(scan),
@@ -182,7 +182,7 @@ class Importer {
     at_ += count;
     const std::span<const int32_t> ids(run.ids);
     DELINK_RETURN_IF_ERROR(Append(0, ids.first(cut)));
-    // Only a document that is cut changes sides.
+    // Only a document that is cut has tokens on both sides.
     if (cut > 0 && at_ >= training) {
       DELINK_RETURN_IF_ERROR(sides_[0]->EndDocument());
     }

@@ -37,8 +37,8 @@ absl::StatusOr<TokenFormat> FormatOf(const std::string& path,
   return BadTokenFile(
       path,
       "wrong magic: not a token file of Megatron (.bin beside its .idx), "
-      "llm.c or NumPy (.npy); where it holds nothing but ids, say of which "
-      "type with --dtype");
+      "llm.c or NumPy (.npy); if it holds nothing but ids, give their type "
+      "with --dtype");
 }
 
 absl::StatusOr<TokenLayout> ReadRawLayout(const std::string& path,

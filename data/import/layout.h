@@ -1,4 +1,4 @@
-// Where in a file its tokens are: what each format's header says.
+// Where in a file its tokens are, as the header of each format says.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace delink {
 
 enum class TokenFormat { kByContent, kMegatron, kLlmC, kNumpy, kRaw };
 
-// A stretch of tokens; between stretches, and after the last, a document ends.
+// Consecutive tokens of a file. A document ends after each stretch.
 struct TokenStretch {
   int64_t offset = 0;  // bytes from the beginning of the file
   int64_t count = 0;   // tokens
@@ -29,29 +29,29 @@ struct TokenLayout {
 
 struct LayoutOptions {
   TokenFormat format = TokenFormat::kByContent;
-  std::string dtype;  // of raw files; empty: not said
+  std::string dtype;  // of raw files; empty: not given
   bool rows = false;  // each row of a two-dimensional array is a document
 };
 
-// Reads the header of `path`, of a Megatron pair either file. By content a file
-// with no header that is known is raw where `dtype` is given. Errors name the
-// file, what is wrong with it and what to do.
+// Reads the header of `path`, which may be either file of a Megatron pair. With
+// kByContent, a file without a known header is raw if `dtype` is given. Errors
+// name the file, what is wrong with it and what to do.
 absl::StatusOr<TokenLayout> ReadLayout(const std::string& path,
                                        const LayoutOptions& options);
 
-// The formats, each in a file of its own.
+// The formats, one source file each.
 absl::StatusOr<TokenLayout> ReadMegatronLayout(const std::string& path);
 absl::StatusOr<TokenLayout> ReadLlmCLayout(const std::string& path);
 bool LooksLikeLlmC(std::string_view head);
 absl::StatusOr<TokenLayout> ReadNumpyLayout(const std::string& path, bool rows);
 
-// Of a Megatron pair: the name of the other file, with `suffix`.
+// The file of a Megatron pair that has `suffix`.
 std::string WithSuffix(const std::string& path, std::string_view suffix);
 
-// The first bytes of a file, `size` or as many as it has.
+// The first `size` bytes of a file, or all if it has fewer.
 absl::StatusOr<std::string> ReadHead(const std::string& path, int64_t size);
 
-// An error unless the tokens from `begin` on are `count`, no less and no more.
+// An error unless exactly `count` tokens follow from byte `begin` on.
 absl::Status CheckFileSize(const std::string& path, int64_t begin,
                            TokenElement type, int64_t count);
 

@@ -1,5 +1,5 @@
-// Files of llm.c: 256 int32, of which the first three are magic, version and
-// the number of tokens; then the tokens.
+// Files of llm.c: a header of 256 int32, which begins with magic, version and
+// number of tokens; then the tokens.
 #include "absl/strings/str_cat.h"
 #include "data/import/layout.h"
 #include "framework/base/status_macros.h"
@@ -13,7 +13,7 @@ struct Version {
   int64_t magic, version;
   TokenElement type;
 };
-// Of GPT-2's and of Llama 3's tokens.
+// For tokens of GPT-2 and of Llama 3.
 constexpr Version kVersions[] = {{20'240'520, 1, TokenElement::kU16},
                                  {20'240'801, 7, TokenElement::kU32}};
 
@@ -23,8 +23,8 @@ int64_t Number(std::string_view head, size_t at) {
 
 }  // namespace
 
-// By the magic alone: another version is told as such, and its header is not
-// taken for ids.
+// Looks at the magic alone, so that another version gives an error and its
+// header is not read as ids.
 bool LooksLikeLlmC(std::string_view head) {
   if (head.size() < 4) return false;
   for (const Version& known : kVersions) {

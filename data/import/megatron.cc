@@ -1,9 +1,9 @@
-// Megatron's pairs of files (its MMapIndexedDataset). The index: "MMIDIDX\0\0",
-// version u64, type u8, the number of sequences and that of document bounds
-// u64; then the sequences' lengths i32, where their bytes begin i64, and the
-// sequences at which documents begin, the end included, i64. Sequences follow
-// each other and are all of the .bin, as Megatron writes them: of an index that
-// says otherwise, as a stale one does, tokens would be lost.
+// Megatron's pairs of files (its MMapIndexedDataset). The index has
+// "MMIDIDX\0\0", version u64, type u8, number of sequences u64 and number of
+// document bounds u64; then the lengths of the sequences i32, their first bytes
+// i64, and the sequences at which documents begin, the end included, i64.
+// Sequences must follow each other and fill the .bin, as Megatron writes them.
+// With another index, such as a stale one, tokens would be lost.
 #include "absl/strings/str_cat.h"
 #include "data/import/layout.h"
 #include "framework/base/file.h"
@@ -80,7 +80,7 @@ class Index {
     return absl::OkStatus();
   }
 
-  // Of `bin`, of `size` bytes.
+  // The layout of `bin`, which has `size` bytes.
   absl::StatusOr<TokenLayout> Layout(const std::string& bin, int64_t size) {
     TokenLayout layout{.path = bin, .type = type_};
     DELINK_RETURN_IF_ERROR(CheckBounds());
@@ -100,7 +100,7 @@ class Index {
             path_,
             absl::StrCat("sequence ", i, " is ", count, " tokens at byte ",
                          offset, ", but those before end at byte ", end,
-                         ": sequences have to follow each other; write the "
+                         ": sequences must follow each other; write the "
                          "pair again with Megatron's tools"));
       }
       if (count > (size - offset) / ByteSize(type_)) {
@@ -108,7 +108,7 @@ class Index {
                           absl::StrCat("sequence ", i, " is ", count,
                                        " tokens at byte ", offset));
       }
-      // Sequences of one document are one stretch.
+      // All sequences of a document are one stretch.
       if (begins) layout.stretches.push_back({.offset = offset, .count = 0});
       layout.stretches.back().count += count;
       end = offset + count * ByteSize(type_);
@@ -124,7 +124,7 @@ class Index {
                           const std::string& what) const {
     return BadTokenFile(
         path_, absl::StrCat(what, ", but ", bin, " has ", size,
-                            " bytes; the two are not of one pair, or one is "
+                            " bytes; the two are not a pair, or one is "
                             "cut short: fetch both again"));
   }
   int64_t At(TokenElement type, int64_t begin, int64_t i) const {
@@ -150,7 +150,7 @@ class Index {
     return BadTokenFile(
         path_, bounds_ == 0
                    ? std::string("has no documents; write it again")
-                   : absl::StrCat("its documents are of sequences ", Bound(0),
+                   : absl::StrCat("its documents span sequences ", Bound(0),
                                   " to ", Bound(bounds_ - 1), ", but it has ",
                                   sequences_, "; write it again"));
   }
@@ -175,7 +175,7 @@ absl::StatusOr<TokenLayout> ReadMegatronLayout(const std::string& path) {
   for (const std::string& file : {index_path, bin}) {
     if (PathExists(file)) continue;
     return absl::NotFoundError(absl::StrCat(
-        path, ": Megatron's tokens come in two files, and there is no ", file,
+        path, ": Megatron's tokens are in two files, and there is no ", file,
         "; put it there"));
   }
   DELINK_ASSIGN_OR_RETURN(std::string bytes, ReadFile(index_path));

@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view kArrayMagic = "\x93NUMPY";
 constexpr int64_t kLongestHeader = 64 << 10;
 
-// What stands after "'key':" up to one of `ends`, without spaces around it.
+// The text after "'key':" up to one of `ends`, without leading spaces.
 std::string Value(const std::string& header, const std::string& key,
                   const char* ends) {
   const size_t at = header.find(absl::StrCat("'", key, "':"));
@@ -28,7 +28,7 @@ std::string Value(const std::string& header, const std::string& key,
   return header.substr(begin, end == std::string::npos ? end : end - begin);
 }
 
-// "(3, 4" to its numbers.
+// The numbers of a shape such as "(3, 4".
 std::optional<std::vector<int64_t>> Shape(std::string text) {
   if (text.empty() || text.front() != '(') return std::nullopt;
   std::vector<int64_t> shape;
@@ -108,8 +108,8 @@ absl::StatusOr<TokenLayout> ReadNumpyLayout(const std::string& path,
   if (shape->empty() || shape->size() > 2 || (columns && shape->size() == 2)) {
     return BadTokenFile(
         path, absl::StrCat("an array of ", shape->size(), " dimensions",
-                           columns ? " in Fortran's order" : "",
-                           "; save one of 1 or 2 in C's order"));
+                           columns ? " in Fortran order" : "",
+                           "; save one of 1 or 2 in C order"));
   }
   const int64_t row = shape->back();
   const int64_t count = shape->size() == 2 ? shape->front() : 1;

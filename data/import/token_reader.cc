@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kPieceTokens = 32 << 10;
 
-// `size` bytes, all of them.
+// Reads exactly `size` bytes.
 absl::Status ReadAll(InputFile& file, const std::string& path, char* buffer,
                      int64_t size) {
   DELINK_ASSIGN_OR_RETURN(const int64_t got, file.Read(buffer, size));
@@ -51,7 +51,7 @@ absl::StatusOr<bool> TokenReader::Refill() {
   return true;
 }
 
-// Opens the file, and passes over what lies between stretches.
+// Opens the file if needed, and skips to the start of the stretch.
 absl::Status TokenReader::OpenStretch() {
   const TokenLayout& layout = layouts_[layout_];
   if (!file_.has_value()) {

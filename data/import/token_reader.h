@@ -1,8 +1,7 @@
-// The documents of token files, run by run in bounded memory.
+// Reads the documents of token files, run by run in bounded memory.
 //
-// A document ends where a stretch of a file does and at the token given for
-// that; the token is not handed out. Documents without tokens are passed over.
-// Not thread-safe.
+// A document ends at the end of a stretch and at the end-of-document token,
+// which is not returned. Documents without tokens are skipped. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +17,8 @@
 
 namespace delink {
 
-// Some tokens of one document. One without tokens ends a document that has
-// some, or else stands for the end of all.
+// Some tokens of one document. A run without tokens ends a document if `ends`
+// is true, else it marks the end of all documents.
 struct TokenRun {
   std::vector<int32_t> ids;
   bool begins = false;  // a document
@@ -30,28 +29,28 @@ class TokenReader {
  public:
   struct Options {
     int32_t vocab = 0;            // ids are below it
-    int32_t end_of_document = 0;  // may be no id of the files
+    int32_t end_of_document = 0;  // the files may have none
   };
 
   // `layouts` outlive the reader.
   TokenReader(std::span<const TokenLayout> layouts, const Options& options)
       : layouts_(layouts), options_(options) {}
 
-  // The error of an id that is not below `vocab` names file and place.
+  // An id outside [0, vocab) is an error that names file and byte.
   absl::StatusOr<TokenRun> Next();
 
   // The bytes of tokens that have been read.
   int64_t stored_bytes() const { return stored_; }
 
-  // Documents passed over so far.
+  // Documents without tokens, skipped so far.
   int64_t empty_documents() const { return empty_; }
 
  private:
-  // The next piece of the files; false past the last.
+  // Reads the next piece of the files; false after the last.
   absl::StatusOr<bool> Refill();
   absl::Status OpenStretch();
   absl::Status Check(int64_t id) const;
-  // Where all of a stretch is handed out, goes on to the next; true where that
+  // If all of a stretch has been returned, goes on to the next; true if that
   // ends a document.
   bool EndStretch();
 

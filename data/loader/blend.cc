@@ -8,7 +8,7 @@
 namespace delink {
 namespace {
 
-// The share of each source that is still there.
+// The share of each source; 0 for those that have ended.
 std::vector<double> Shares(const std::vector<BlendSource>& sources) {
   double sum = 0;
   for (const BlendSource& source : sources) {
@@ -29,7 +29,7 @@ Blend::Blend(std::vector<BlendSource> sources) : sources_(std::move(sources)) {
   Begin();
 }
 
-// Goes on where the shares are as before.
+// Continues the blend if the shares are unchanged, else begins it anew.
 void Blend::Begin() {
   const std::vector<double> shares = Shares(sources_);
   bool same = true;
@@ -61,7 +61,7 @@ Blend::Draw Blend::Next() {
   const auto now = static_cast<double>(samples_ + 1);
   size_t next = sources_.size();
   double soonest = 0;
-  size_t last = sources_.size();  // that lags most
+  size_t last = sources_.size();  // the source that lags most
   double most = 0;
   for (size_t i = 0; i < sources_.size(); ++i) {
     const BlendSource& source = sources_[i];
@@ -79,7 +79,7 @@ Blend::Draw Blend::Next() {
       soonest = due;
     }
   }
-  // One is always eligible, but for the rounding of its share.
+  // There is always an eligible source, except for rounding of the shares.
   if (next == sources_.size()) next = last;
   BlendSource& source = sources_[next];
   const Draw draw{.source = next, .sample = source.consumed};

@@ -1,18 +1,18 @@
-// Which source each sample of a blend comes from.
+// Chooses the source of each sample of a blend.
 //
-// A blend is the weights of some sources and how many samples of each have been
-// consumed. The next source is a pure function of these: any rank finds the
-// same, and resuming is going on with the same counts. Counted from where its
-// weights took effect, a blend of n samples has n w_i / sum(w) of source i,
-// plus or minus less than one, for every n. (Of the sources that may be next
-// without going past that, it is the one that must be next the soonest, ties by
+// A blend consists of the weights of its sources and the number of samples
+// consumed of each. The next source is a pure function of these: all ranks
+// choose the same one, and a resumed run needs only the counts. After the
+// weights take effect, the first n samples have n w_i / sum(w) of source i,
+// plus or minus less than one, for every n. (Among the sources that would not
+// exceed this bound, the next is the one with the earliest deadline, ties by
 // order: R. Tijdeman, "The chairman assignment problem", 1980. To take the
-// source that lags most would be simpler, and be up to a few samples off.)
+// source that lags most would be simpler, but up to a few samples off.)
 //
-// A source that does not repeat leaves the blend when its samples have all been
-// consumed; the others keep their proportions. Where the proportions change, by
-// that or by SetWeights, what was consumed before is not made up for: the blend
-// begins anew, the counts go on.
+// A source that does not repeat leaves the blend when all of its samples have
+// been consumed; the others keep their proportions. If the proportions change,
+// by that or by SetWeights, the blend begins anew: it does not make up for
+// samples consumed before. The counts go on.
 #pragma once
 
 #include <cstddef>
@@ -21,15 +21,15 @@
 
 namespace delink {
 
-// A source, and where the blend is in it.
+// A source, and the position of the blend in it.
 struct BlendSource {
   int64_t epoch = 0;  // samples in it
   bool repeat = true;
   double weight = 1;
 
   int64_t consumed = 0;
-  // What the blend began with: `consumed` there, and its share of it, 0 to 1. A
-  // blend whose shares are others begins anew.
+  // `consumed` when the blend began, and the source's share of it, 0 to 1. If a
+  // share changes, the blend begins anew.
   int64_t begin = 0;
   double share = 0;
 
@@ -45,7 +45,7 @@ class Blend {
  public:
   struct Draw {
     size_t source = 0;
-    int64_t sample = 0;  // of the source, counted on over its epochs
+    int64_t sample = 0;  // of the source; the count goes on across epochs
 
     friend bool operator==(const Draw&, const Draw&) = default;
   };
@@ -53,14 +53,14 @@ class Blend {
   // Weights are finite, at least 0 and not all 0.
   explicit Blend(std::vector<BlendSource> sources);
 
-  // From here on with these weights.
+  // Changes the weights from the next sample on.
   void SetWeights(const std::vector<double>& weights);
-  // Consumes a sample. Has(1) comes first.
+  // Consumes a sample. Has(1) must hold.
   Draw Next();
   void Skip(int64_t samples);
-  // Whether that many more samples can be had.
+  // Whether `samples` more samples are left.
   bool Has(int64_t samples) const;
-  // The same, with no source that ends: to look past the end.
+  // The same blend, but every source repeats: to look past the end.
   Blend Endless() const;
 
   const std::vector<BlendSource>& sources() const { return sources_; }
@@ -73,7 +73,7 @@ class Blend {
 
   std::vector<BlendSource> sources_;
   int64_t samples_ = 0;  // since the blend began
-  double slack_ = 0;     // how far from its place a source may be, below 1
+  double slack_ = 0;     // a source's count is off by at most 1 - slack_
 };
 
 }  // namespace delink

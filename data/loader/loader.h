@@ -1,12 +1,12 @@
-// Training samples out of a corpus, by global sample number.
+// Reads training samples from a corpus, by global sample number.
 //
 // The corpus is cut into samples of seq + 1 tokens, seq apart, so that each
-// token is predicted once an epoch; what is left at the end is not used. Sample
-// g = 0, 1, 2, ... counts on over epochs: it is sample g % samples_per_epoch()
-// of epoch g / samples_per_epoch(), in an order that a keyed permutation gives
-// every epoch anew (or in the corpus's order). A sample is a function of the
-// corpus, the options and g alone: any rank reads any sample, and resuming is
-// reading on. Immutable and thread-safe.
+// token is predicted once an epoch; the rest at the end is not used. Sample
+// numbers g = 0, 1, 2, ... go on across epochs: g is sample
+// g % samples_per_epoch() of epoch g / samples_per_epoch(). A keyed permutation
+// shuffles each epoch anew, unless `shuffle` is false. A sample depends only on
+// the corpus, the options and g: any rank can read any sample, and a resumed
+// run reads on. Immutable and thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
-// The tokens of a vocabulary that are found in a text as they are, before
-// anything else is done with it.
+// The tokens of a vocabulary that are found literally in a text, before it is
+// split into words.
 //
-// Immutable once filled; thread-safe then.
+// Thread-safe once it is filled.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class AddedTokens {
   // `content` is not empty.
   void Add(std::string content, int32_t id);
 
-  // The first at or after `from`; of those that begin there the longest.
+  // The first at or after `from`; if several begin there, the longest.
   std::optional<Found> Find(std::string_view text, size_t from) const;
 
  private:

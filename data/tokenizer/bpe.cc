@@ -64,7 +64,7 @@ void Bpe::Encode(std::string_view word, Scratch& scratch,
     Scratch::Symbol& left = symbols[static_cast<size_t>(best.at)];
     if (left.id < 0 || left.after < 0) continue;
     Scratch::Symbol& right = symbols[static_cast<size_t>(left.after)];
-    // One of the two may be another by now.
+    // One of the two may have been merged since.
     const Result* const result = Find(left.id, right.id);
     if (result == nullptr || result->id != best.result) continue;
     left.id = best.result;

@@ -1,8 +1,8 @@
-// Byte-pair encoding (Sennrich, Haddow and Birch 2016) of one word: its bytes
-// are tokens; then, as long as two neighbours are one token together, those of
-// the lowest rank become it, the leftmost first.
+// Byte-pair encoding (Sennrich, Haddow and Birch 2016) of one word. Each byte
+// starts as a token. As long as any neighbours have a merge, the pair with the
+// lowest rank is merged, the leftmost first.
 //
-// Immutable and thread-safe; a Scratch is one thread's.
+// Immutable and thread-safe; each thread needs its own Scratch.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ class Bpe {
     std::vector<Candidate> heap_;
   };
 
-  // `merges` by rank; of two for the same pair the later one counts.
+  // `merges` are in order of rank. If a pair is there twice, the later counts.
   Bpe(const std::array<int32_t, 256>& byte_ids,
       const std::vector<Merge>& merges);
 

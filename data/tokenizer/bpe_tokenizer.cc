@@ -15,8 +15,8 @@
 namespace delink {
 namespace {
 
-// What models call the end of a document, those of plain text first: a chat's
-// files have others as well.
+// Names of the end of a document, those of plain text first, because files of
+// chat models have several.
 constexpr std::string_view kEndsOfDocuments[] = {"<|endoftext|>",
                                                  "<|end_of_text|>",
                                                  "<|end▁of▁sentence|>",
@@ -28,7 +28,7 @@ constexpr std::string_view kEndsOfDocuments[] = {"<|endoftext|>",
                                                  "<|eos|>",
                                                  "<EOS_TOKEN>"};
 
-// The special token of that name, -1 where there is none.
+// The special token of that name; -1: none.
 int32_t Special(const std::vector<TokenizerSpec::Added>& added,
                 std::string_view name) {
   for (const TokenizerSpec::Added& token : added) {
@@ -37,7 +37,7 @@ int32_t Special(const std::vector<TokenizerSpec::Added>& added,
   return -1;
 }
 
-// -1 where there is none. `named` is what the folder calls so.
+// -1: none. `named` is the folder's eos_token.
 int32_t EndOfDocument(const std::vector<TokenizerSpec::Added>& added,
                       const std::string& named) {
   int32_t first = -1;
@@ -48,7 +48,7 @@ int32_t EndOfDocument(const std::vector<TokenizerSpec::Added>& added,
   return first >= 0 ? first : Special(added, named);
 }
 
-// -1 where nothing goes in front of a text.
+// -1: no token precedes a text.
 absl::StatusOr<int32_t> BeginOfSequence(const TokenizerSpec& spec,
                                         const SpecialTokens& special,
                                         const std::string& name) {
@@ -64,8 +64,8 @@ absl::StatusOr<int32_t> BeginOfSequence(const TokenizerSpec& spec,
   if (id >= 0) return id;
   return absl::InvalidArgumentError(
       absl::StrCat(name, ": puts \"", begin,
-                   "\" in front of a text, which is none of its special "
-                   "tokens; mend bos_token of tokenizer_config.json, or set "
+                   "\" in front of a text, but that is none of its special "
+                   "tokens; fix bos_token of tokenizer_config.json, or set "
                    "its add_bos_token to false"));
 }
 
@@ -87,8 +87,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> BpeTokenizer::Load(
   if (special != nullptr) {
     DELINK_ASSIGN_OR_RETURN(ends.begin, BeginOfSequence(spec, *special, name));
   }
-  // The tokenizer of bytes (huggingface_files.h), given alone. In a file that
-  // merges the name means nothing: corpora have been built so.
+  // A byte tokenizer's file (huggingface_files.h), given alone. In a file with
+  // merges the name has no meaning, because corpora have been built that way.
   if (ends.end < 0 && spec.merges.empty()) {
     ends.end = Special(spec.added, "<|end_of_document|>");
   }

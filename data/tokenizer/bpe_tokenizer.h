@@ -1,15 +1,15 @@
-// A byte-level BPE tokenizer out of a tokenizer.json (tokenizer_json.h).
+// A byte-level BPE tokenizer from a tokenizer.json (tokenizer_json.h).
 //
-// The ids are those that the `tokenizers` library gives without special tokens
-// around the text, with one difference: the token that ends a document is not
-// found in text, which is spelt by others. It is the first of <|endoftext|>,
-// <|end_of_text|>, </s> and their like among the special tokens; a file with
-// none of them gets an id of ours past its last. Where a folder asks for a
-// begin of sequence, that is found in no text either (folder_tokenizer.h).
-// Other special tokens are found in text and come back as what they are called.
-// Text comes back as it was but for the normalizer.
+// The ids equal those of the `tokenizers` library without special tokens around
+// the text, with one difference: text never encodes to the end-of-document
+// token; other tokens spell its name. It is the first of <|endoftext|>,
+// <|end_of_text|>, </s> and similar names among the special tokens. If a file
+// has none of them, it gets an additional id after its last. If a folder asks
+// for a begin of sequence, text never encodes to that token either
+// (folder_tokenizer.h). Other special tokens are found in text and decode to
+// their names. Decoding returns the text as the normalizer left it.
 //
-// Words that come again are looked up.
+// Repeated words are looked up in a cache.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ namespace delink {
 
 class BpeTokenizer final : public Tokenizer {
  public:
-  // `special`: what the folder of the file says of it; null: it is alone.
+  // `special`: from the folder of the file; null: the file is alone.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       std::string bytes, const std::string& name,
       const SpecialTokens* special = nullptr);
@@ -54,14 +54,14 @@ class BpeTokenizer final : public Tokenizer {
     SplitPattern pattern;
     bool keep_rest = true;
   };
-  // What one thread needs.
+  // The working memory of one thread.
   struct Worker {
     WordCache words;
     Bpe::Scratch scratch;
     SplitPattern::Matcher matcher;
   };
 
-  // The ids that no text has; -1: none.
+  // The ids that text never encodes to; -1: none.
   struct Ends {
     int32_t begin = -1;
     int32_t end = -1;
@@ -74,8 +74,8 @@ class BpeTokenizer final : public Tokenizer {
   bool InNoText(int32_t id) const {
     return id == end_of_document_ || id == begin_of_sequence_;
   }
-  // Text without the tokens that are found in it as it is; then the same after
-  // the normalizer; then a word of split `split` - 1.
+  // Encode the text between added tokens; normalised text; and text that the
+  // splits before `split` have cut.
   absl::Status EncodePart(std::string_view text, Worker& worker,
                           std::vector<int32_t>* ids) const;
   absl::Status EncodeNormalized(std::string_view text, Worker& worker,

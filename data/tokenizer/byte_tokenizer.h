@@ -1,5 +1,5 @@
-// The tokenizer that needs no training: id i < 256 is byte i, 256 the end of a
-// document.
+// The tokenizer that needs no training: id i < 256 is byte i, and 256 is the
+// end of a document.
 #pragma once
 
 #include <cstdint>

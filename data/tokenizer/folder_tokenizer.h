@@ -1,13 +1,15 @@
-// The tokenizer of a folder of Hugging Face: a tokenizer.json or a
-// tokenizer.model, and what the folder says of the tokens around a text.
+// The tokenizer of a Hugging Face folder: a tokenizer.json or tokenizer.model,
+// and the folder's settings for the tokens around a text.
 //
-// Whether something goes in front of a text is, in this order: add_bos_token of
-// tokenizer_config.json; for a tokenizer.json whether its post_processor puts a
-// token there; for a tokenizer.model whether tokenizer_class is Llama's or
-// Gemma's, or missing. What goes there is bos_token, or what the post_processor
-// names. What ends a document is eos_token where that is one of those that end
-// plain text (bpe_tokenizer.h), else the first of these, else eos_token: a
-// chat's turns end in other tokens than its documents.
+// add_bos_token of tokenizer_config.json decides whether a token precedes each
+// text. If it is missing, a tokenizer.json has one if its post_processor puts
+// one there, and a tokenizer.model has one if tokenizer_class is Llama's or
+// Gemma's, or missing. The token is bos_token, or that of the post_processor.
+//
+// The end of a document in a tokenizer.json is eos_token if that ends plain
+// text (bpe_tokenizer.h), else the first token that does, else eos_token: chat
+// models end turns and documents with different tokens. In a tokenizer.model it
+// is the model's own end, else eos_token.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +26,7 @@ namespace delink {
 
 class FolderTokenizer final : public Tokenizer {
  public:
-  // InvalidArgument, beginning with `name`.
+  // An error is InvalidArgument and begins with `name`.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       TokenizerFiles files, const std::string& name);
 
@@ -54,7 +56,7 @@ class FolderTokenizer final : public Tokenizer {
  private:
   FolderTokenizer() = default;
 
-  std::unique_ptr<Tokenizer> text_;  // of the one file
+  std::unique_ptr<Tokenizer> text_;  // of the one file used
   std::string begin_;                // bos_token; empty: none is named
   std::string end_;                  // eos_token; empty: none is named
   std::string serialized_;

@@ -24,11 +24,11 @@ using sentencepiece_bridge::PieceKind;
 
 constexpr char kSpace[] = "\xE2\x96\x81";  // U+2581, as models write a space
 
-// Of a tokenizer whose end of a document is an id of ours, past its last:
-// transformers puts a token that it does not know there too.
+// The end of a document for a tokenizer that got an additional id after its
+// last. transformers gives an unknown token the same id.
 constexpr char kOwnEnd[] = "<|end_of_document|>";
 
-// What models of SentencePiece call the end of a document.
+// Names of the end of a document in SentencePiece models.
 constexpr const char* kEndsOfModels[] = {"</s>", "<eos>", "<|endoftext|>"};
 
 OrderedJson Added(int32_t id, const std::string& content) {
@@ -37,7 +37,7 @@ OrderedJson Added(int32_t id, const std::string& content) {
           {"special", true}};
 }
 
-// What the end of a document is called in a tokenizer.json.
+// The name of the end of a document in a tokenizer.json.
 std::string EndOfJson(const OrderedJson& json, const Tokenizer& tokenizer) {
   if (!json.contains("added_tokens")) return kOwnEnd;
   for (const OrderedJson& token : json["added_tokens"]) {
@@ -67,8 +67,8 @@ std::string Config(const char* tokenizer_class, const std::string& end) {
   return JsonText(config, 2) + "\n";
 }
 
-// A post_processor that puts tokens around a text is left out: the tokenizer
-// has put none there, and transformers asks no config about it.
+// Removes a post_processor that puts tokens in front of a text: this tokenizer
+// put none there, and no setting makes transformers ignore it.
 TokenizerFiles OfJson(const Tokenizer& tokenizer) {
   OrderedJson json = ParseOrderedJson(tokenizer.Serialize());
   TokenizerFiles files{{kTokenizerJson, tokenizer.Serialize()}};
@@ -82,7 +82,7 @@ TokenizerFiles OfJson(const Tokenizer& tokenizer) {
   return files;
 }
 
-// Bytes are byte-level BPE that merges nothing.
+// Bytes are byte-level BPE without merges.
 TokenizerFiles OfBytes(const Tokenizer& tokenizer) {
   OrderedJson vocab = OrderedJson::object();
   for (int32_t id = 0; id < tokenizer.end_of_document(); ++id) {
@@ -123,8 +123,8 @@ OrderedJson Part(const char* type) {
   return part;
 }
 
-// Whether the pieces are those of a unigram model that spells what it does not
-// have in bytes and leaves spaces as they are. Scores of BPE are whole numbers.
+// Whether the model is a unigram model with byte fallback that leaves spaces as
+// they are. Scores of BPE models are whole numbers.
 bool IsPlainUnigram(const Tokenizer& tokenizer, const std::vector<Piece>& all) {
   constexpr char kText[] = " a  b\n c ";
   const auto ids = tokenizer.Encode(kText);
@@ -138,7 +138,7 @@ bool IsPlainUnigram(const Tokenizer& tokenizer, const std::vector<Piece>& all) {
          });
 }
 
-// The same model in the words of the `tokenizers` library.
+// The same model as a tokenizer.json of the `tokenizers` library.
 std::string UnigramJson(const std::vector<Piece>& pieces) {
   OrderedJson vocab = OrderedJson::array(), added = OrderedJson::array();
   int32_t unknown = 0;

@@ -1,14 +1,14 @@
-// A tokenizer as a folder of Hugging Face has it.
+// Converts a tokenizer to the files of a Hugging Face folder.
 //
-// One that came from such a folder goes out as it came, file by file. A
-// tokenizer.json or .model that was given alone goes out as it is, but without
-// a post_processor that puts tokens in front of a text, and with a
-// tokenizer_config.json that says what ends a document and that nothing goes in
-// front; bytes become a tokenizer.json of 257 tokens. A unigram model as
-// `--train-tokenizer` makes it goes out as a tokenizer.json besides, whose ids
-// are the same but for the order of pieces where two ways to cut are equally
-// likely (runs of spaces), and where a text has the name of a control token. Of
-// ids alone nobody knows the text, and so there are no files.
+// A tokenizer from such a folder keeps its files unchanged. A tokenizer.json or
+// .model that was given alone is unchanged too, except that a post_processor
+// that puts tokens in front of a text is removed. It gets a
+// tokenizer_config.json that names the end of a document and puts nothing in
+// front. Bytes become a tokenizer.json of 257 tokens. A unigram model as
+// `--train-tokenizer` makes it gets a tokenizer.json as well. Its ids are the
+// same, except for the order of pieces if two ways to cut are equally likely
+// (runs of spaces), and except if a text has the name of a control token. A
+// tokenizer of ids alone has no known text and therefore no files.
 #pragma once
 
 #include <cstdint>

@@ -47,9 +47,9 @@ absl::Status IdsTokenizer::Encode(std::string_view text,
     if (!absl::SimpleAtoi(word, &id) || id < 0 || id >= vocab_size() ||
         id == end_of_document_) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "'", word, "' is no token: this corpus has ids alone, from 0 to ",
-          vocab_size() - 1, " without ", end_of_document_,
-          "; write them as numbers with spaces between"));
+          "'", word, "' is no token: this corpus has only ids, from 0 to ",
+          vocab_size() - 1, " except ", end_of_document_,
+          "; write them as numbers separated by spaces"));
     }
     ids->push_back(id);
   }

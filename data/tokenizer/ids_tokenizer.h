@@ -1,4 +1,4 @@
-// The tokenizer of a corpus of which only the ids are known: text is the ids
+// The tokenizer of a corpus whose ids have no known text: its text is the ids
 // themselves, in decimal with white space between them ("464 3290").
 //
 // Decoding puts a space before each number.
@@ -19,7 +19,7 @@ class IdsTokenizer final : public Tokenizer {
   // 0 <= end_of_document < vocab.
   IdsTokenizer(int32_t vocab, int32_t end_of_document);
 
-  // From Serialize's bytes; null where `bytes` are none.
+  // From the bytes of Serialize; null if `bytes` are something else.
   static std::unique_ptr<Tokenizer> Load(std::string_view bytes);
 
   const char* kind() const override { return "ids"; }

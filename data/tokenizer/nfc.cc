@@ -12,8 +12,8 @@
 namespace delink {
 namespace {
 
-// Characters below U+0300 change only where one from there on follows: those
-// begin with this byte or a greater one.
+// Characters below U+0300 change only before a character from U+0300 on. The
+// latter begin with this byte or a greater one.
 constexpr uint8_t kFirstMark = 0xCC;
 
 void AppendComposed(std::string_view part, std::string& out) {
@@ -36,8 +36,8 @@ std::string Nfc(std::string_view text) {
   size_t done = 0;
   for (size_t at = 0; at < text.size(); ++at) {
     if (ByteAt(text, at) < kFirstMark) continue;
-    // What it may change, and as far as ASCII, which changes with nothing
-    // before it.
+    // From the character before, which it may change, up to the next ASCII,
+    // which does not combine with what precedes it.
     const size_t begin = at == done ? at : CharacterBoundary(text, at - 1);
     size_t end = at;
     while (end < text.size() && ByteAt(text, end) >= 0x80) ++end;

@@ -1,5 +1,5 @@
-// Unicode's normal form C: characters and their marks as one, where there is
-// one (https://www.unicode.org/reports/tr15).
+// Unicode's normal form C: a character and its marks become one character if
+// such a character exists (https://www.unicode.org/reports/tr15).
 #pragma once
 
 #include <string>

@@ -9,7 +9,7 @@
 namespace delink::sentencepiece_bridge {
 namespace {
 
-// The trainer's result depends on the number of threads, so it is fixed.
+// Fixed, because the trained model depends on the number of threads.
 constexpr char kTrainerThreads[] = "2";
 
 class LoadedModel final : public Model {

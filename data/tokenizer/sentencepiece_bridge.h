@@ -1,5 +1,5 @@
-// SentencePiece behind standard types alone: its header and Abseil's cannot be
-// in one translation unit. Errors are texts, empty when all went well.
+// Wraps SentencePiece in standard types, because its header and Abseil's cannot
+// be in one translation unit. Functions return an error text, empty on success.
 #pragma once
 
 #include <cstdint>
@@ -33,10 +33,10 @@ std::string Load(std::string_view bytes, std::unique_ptr<Model>* model);
 struct Training {
   int vocab = 0;
   int seed_pieces = 0;            // candidates to start from
-  double character_coverage = 1;  // the share of characters with a piece each
+  double character_coverage = 1;  // share of characters that get a piece
 };
 
-// By the library's own arguments.
+// With the library's own arguments.
 using Arguments = std::map<std::string, std::string>;
 std::string Train(const Arguments& arguments,
                   const std::vector<std::string>& lines, std::string* model);

@@ -23,20 +23,20 @@ constexpr char kMarker[] = "\xE2\x96\x81";  // U+2581
 // <unk>, </s>, newline, and the bytes.
 constexpr int32_t kSmallestVocab = 3 + 256;
 
-// Candidates that training starts from. SentencePiece's million takes several
-// times as long and ends in no better a vocabulary.
+// Candidates that training starts from. SentencePiece's default of a million
+// takes several times as long and gives no better vocabulary.
 constexpr int32_t kSeedsPerToken = 10;
 constexpr int32_t kFewestSeeds = 20'000;
 
-// Where a folder does not say, transformers takes a .model for Llama's, which
-// puts this in front of a text.
+// If a folder names no class, transformers treats a .model as Llama's, which
+// puts this token in front of a text.
 constexpr char kLlamasBegin[] = "<s>";
 bool AddsBegin(const std::string& tokenizer_class) {
   return tokenizer_class.empty() || tokenizer_class.starts_with("Llama") ||
          tokenizer_class.starts_with("Gemma");
 }
 
-// "<0xAB>" as a byte; -1 when it is none.
+// The byte of "<0xAB>"; -1 if the text is no byte.
 int ByteOf(const std::string& piece) {
   uint32_t value = 0;
   if (piece.size() != 6 || !absl::SimpleHexAtoi(piece.substr(1, 4), &value) ||
@@ -47,8 +47,8 @@ int ByteOf(const std::string& piece) {
 }
 
 // The share of all characters that the `most` commonest make up, at most
-// SentencePiece's own default. Rare characters, of which a text in many scripts
-// has thousands, would else crowd a small vocabulary; they are spelt in bytes.
+// SentencePiece's default. The others are spelt in bytes: text in many scripts
+// has thousands of rare characters, which would crowd a small vocabulary.
 double CoverageOf(const std::vector<std::string>& lines, size_t most) {
   std::unordered_map<std::string_view, int64_t> counts;
   int64_t total = 0;
@@ -88,7 +88,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
     std::string bytes, const std::string& name, const SpecialTokens* special) {
   auto tokenizer =
       std::unique_ptr<SentencePieceTokenizer>(new SentencePieceTokenizer());
-  // An empty model parses, and then aborts.
+  // An empty model is parsed without an error, but aborts later.
   const std::string error =
       bytes.empty() ? "the file is empty"
                     : sentencepiece_bridge::Load(bytes, &tokenizer->model_);
@@ -165,8 +165,8 @@ absl::Status SentencePieceTokenizer::FindBegin(const SpecialTokens& special,
   if (begin_of_sequence_ >= 0 || !asked) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(name, ": puts \"", special.begin,
-                   "\" in front of a text, which is none of its control "
-                   "tokens; mend bos_token of tokenizer_config.json, or set "
+                   "\" in front of a text, but that is none of its control "
+                   "tokens; fix bos_token of tokenizer_config.json, or set "
                    "its add_bos_token to false"));
 }
 

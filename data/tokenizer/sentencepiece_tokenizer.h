@@ -1,12 +1,12 @@
 // A SentencePiece model (Kudo and Richardson 2018) as a Tokenizer.
 //
-// The model's </s> ends a document, or what its folder calls eos_token where it
-// has none; without either it gets an id of ours past its last. SentencePiece
-// writes a space as U+2581 and so cannot tell it from U+2581 itself: that
-// character is encoded by its three bytes instead.
+// The model's </s> ends a document; if it has none, eos_token of its folder
+// does; without either, the tokenizer gets an additional id after its last.
+// SentencePiece writes a space as U+2581 and cannot tell the two apart, so the
+// character U+2581 is encoded by its three bytes.
 //
-// Where no piece of the vocabulary reaches over the beginning of a word, words
-// are encoded one by one, and those that come again are looked up.
+// If no piece of the vocabulary crosses the beginning of a word, words are
+// encoded one by one, and repeated words are looked up in a cache.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ namespace delink {
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
-  // `special`: what the folder of the file says of it; null: it is alone.
+  // `special`: from the folder of the file; null: the file is alone.
   static absl::StatusOr<std::unique_ptr<Tokenizer>> Load(
       std::string bytes, const std::string& name,
       const SpecialTokens* special = nullptr);
@@ -53,8 +53,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   absl::Status ReadPieces(const std::string& name);
   void FindEnd(const std::string& named);
   absl::Status FindBegin(const SpecialTokens& special, const std::string& name);
-  // Whether text comes back as it was, spaces at its ends included: the library
-  // adds and takes nothing there, so it makes no difference where it is cut.
+  // Whether decoding returns the same text, spaces at its ends included. If so,
+  // the library adds and removes no spaces, and words can be encoded alone.
   bool IsPlain() const;
   absl::Status EncodePart(std::string_view text,
                           std::vector<int32_t>* ids) const;

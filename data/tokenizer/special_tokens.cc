@@ -9,7 +9,7 @@
 namespace delink {
 namespace {
 
-// An empty object where the file is missing.
+// Gives an empty object if the file is missing.
 absl::Status ReadObject(const TokenizerFiles& files, const char* file,
                         const std::string& name, nlohmann::json* to) {
   const auto found = files.find(file);
@@ -27,7 +27,7 @@ std::string TextOf(const nlohmann::json& object, const char* key) {
                                                      : std::string();
 }
 
-// A token is given by its name, or as an object that has it; null is none.
+// A token is given by its name or as an object with its name; null: none.
 void ReadName(const nlohmann::json& object, const char* key, std::string* to) {
   const auto found = object.find(key);
   if (!to->empty() || found == object.end()) return;

@@ -1,4 +1,4 @@
-// What a folder of Hugging Face says of the tokens around a text.
+// The settings of a Hugging Face folder for the tokens around a text.
 #pragma once
 
 #include <optional>
@@ -13,13 +13,13 @@ namespace delink {
 struct SpecialTokens {
   std::string begin;  // bos_token; empty: none is named
   std::string end;    // eos_token
-  // Whether `begin` goes in front of a text; not said: as the main file does.
+  // Whether `begin` precedes each text; not set: the main file decides.
   std::optional<bool> add_begin;
   std::string tokenizer_class;
 };
 
-// Of tokenizer_config.json and, for names that it lacks,
-// special_tokens_map.json. InvalidArgument, beginning with `name`.
+// Reads tokenizer_config.json and, for names that it lacks,
+// special_tokens_map.json. An error is InvalidArgument and begins with `name`.
 absl::StatusOr<SpecialTokens> ReadSpecialTokens(const TokenizerFiles& files,
                                                 const std::string& name);
 

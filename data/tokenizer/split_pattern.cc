@@ -18,8 +18,8 @@
 namespace delink {
 namespace {
 
-// Long runs of one kind of character need some; the system gives it when it is
-// touched.
+// Long runs of one kind of character need a large stack. The system allocates
+// its memory when it is first used.
 constexpr size_t kSmallestStack = size_t{32} << 10;
 constexpr size_t kLargestStack = size_t{8} << 20;
 
@@ -101,9 +101,9 @@ class Rewriter {
     rest_.remove_prefix(count);
   }
 
-  // Where case is ignored Oniguruma takes one letter for several, as ß for ss:
-  // in a set that has it, and in text that has them. So nothing beyond ASCII
-  // may be there, and nothing after the letters that such text begins with.
+  // If case is ignored, Oniguruma lets one letter match several, such as ß and
+  // ss: in a set with the one, and in text with the others. So within (?i:...)
+  // only ASCII is allowed, and nothing after a letter that begins such text.
   absl::Status Literal() {
     const char c = rest_.front();
     if (caseless_.back()) {
@@ -122,8 +122,8 @@ class Rewriter {
     return absl::OkStatus();
   }
 
-  // White space is Unicode's property to Oniguruma, without U+180E; letters
-  // such as \h and \w mean other sets to it.
+  // In Oniguruma \s is Unicode's property White_Space, without U+180E; letters
+  // such as \h and \w mean other sets than in PCRE2.
   absl::Status Escape() {
     if (rest_.size() < 2) return NotUnderstood("\\ as its last character");
     const char c = rest_[1];
@@ -153,8 +153,8 @@ class Rewriter {
     return absl::OkStatus();
   }
 
-  // Categories are the same to both; the name of a script alone is to PCRE2 its
-  // extensions, too. Both know other properties, but not the same.
+  // Categories are the same in both. In PCRE2 a script's bare name includes its
+  // extensions. Both know other properties, but not the same ones.
   absl::Status Property() {
     const size_t end = rest_.find('}');
     const std::string letter(rest_.substr(1, 1));
@@ -174,7 +174,7 @@ class Rewriter {
     return absl::OkStatus();
   }
 
-  // Without braces they are bytes to Oniguruma.
+  // Without braces the digits are a byte in Oniguruma.
   absl::Status Hex() {
     const size_t end = Begins("\\x{") ? rest_.find('}') : 3;
     if (end >= rest_.size()) return NotUnderstood("\\x without its digits");
@@ -182,13 +182,13 @@ class Rewriter {
         (rest_[2] < '0' || rest_[2] > '7' ||
          !absl::ascii_isxdigit(static_cast<unsigned char>(rest_[3])))) {
       return NotUnderstood(absl::StrCat(std::string(rest_.substr(0, 4)),
-                                        ", which is no character of ASCII"));
+                                        ", which is not ASCII"));
     }
     Copy(end + 1);
     return absl::OkStatus();
   }
 
-  // Sets within sets and && are Oniguruma's alone.
+  // Only Oniguruma has sets within sets and &&.
   absl::Status Class() {
     Copy(Begins("[^") ? 2 : 1);
     if (Begins("]")) return NotUnderstood("] as the first of [...]");
@@ -200,7 +200,7 @@ class Rewriter {
       } else if (caseless_.back() &&
                  !absl::ascii_isascii(
                      static_cast<unsigned char>(rest_.front()))) {
-        return Literal();  // says why not
+        return Literal();  // gives the error
       } else {
         Copy(1);
       }
@@ -226,7 +226,7 @@ class Rewriter {
     return NotUnderstood(std::string(rest_.substr(0, 4)));
   }
 
-  // {,n}, the + of {m,n}+ and the ? of {n}? mean something else to PCRE2.
+  // {,n}, the + of {m,n}+ and the ? of {n}? mean something else in PCRE2.
   absl::Status Interval() {
     const size_t end = rest_.find('}');
     const std::string_view after =
@@ -288,14 +288,14 @@ absl::StatusOr<SplitPattern> SplitPattern::Make(const std::string& pattern,
   if (code->code == nullptr) {
     return NotUnderstood(absl::StrCat("an error: ", ErrorText(error)));
   }
-  // Without machine code it is interpreted.
+  // If this fails, the pattern is interpreted.
   ::pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);
   return SplitPattern(std::move(code));
 }
 
 absl::StatusOr<SplitPattern> SplitPattern::Compile(std::string_view pattern) {
   DELINK_ASSIGN_OR_RETURN(const std::string ours, PatternForPcre2(pattern));
-  // To Ruby ^ and $ are the ends of lines.
+  // In Ruby ^ and $ match at the ends of lines.
   return Make(ours, PCRE2_UCP | PCRE2_MULTILINE);
 }
 

@@ -1,9 +1,10 @@
 // A regular expression that cuts text into words, as a tokenizer.json has it.
 //
 // The `tokenizers` library matches with Oniguruma, in Ruby's syntax; we match
-// with PCRE2, which compiles to machine code. Where the two differ the pattern
-// is rewritten, or refused by name: nothing is matched that Oniguruma would
-// match otherwise. Immutable and thread-safe; a Matcher is one thread's.
+// with PCRE2, which compiles to machine code. If the two differ, the pattern is
+// rewritten, or refused with an error that names the difference; every match is
+// the same as Oniguruma's. Immutable and thread-safe; each thread needs its own
+// Matcher.
 #pragma once
 
 #include <cstddef>
@@ -34,8 +35,8 @@ class SplitPattern {
     std::unique_ptr<State> state_;
   };
 
-  // The error says what of `pattern` is not understood, without saying where it
-  // comes from.
+  // The error names what is not supported in `pattern`, but not the file that
+  // the pattern is from.
   static absl::StatusOr<SplitPattern> Compile(std::string_view pattern);
   static absl::StatusOr<SplitPattern> CompileLiteral(std::string_view text);
 
@@ -43,9 +44,9 @@ class SplitPattern {
   SplitPattern& operator=(SplitPattern&&) noexcept;
   ~SplitPattern();
 
-  // The first match at or after `from` in `text`, which is UTF-8; an empty one
-  // at `from` itself, which cuts nothing off, is passed over. ResourceExhausted
-  // where matching takes more than it may.
+  // The first match at or after `from` in `text`, which is UTF-8. An empty one
+  // at `from` itself cuts nothing off and is skipped. ResourceExhausted if
+  // matching exceeds PCRE2's limits.
   absl::StatusOr<std::optional<Range>> Find(std::string_view text, size_t from,
                                             Matcher& matcher) const;
 
@@ -58,7 +59,7 @@ class SplitPattern {
   std::unique_ptr<Code> code_;
 };
 
-// `pattern` as PCRE2 has it; the rules are in the source.
+// `pattern` translated for PCRE2; the rules are in the source.
 absl::StatusOr<std::string> PatternForPcre2(std::string_view pattern);
 
 }  // namespace delink

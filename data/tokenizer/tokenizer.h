@@ -2,9 +2,9 @@
 //
 // Immutable and thread-safe. Ids are [0, vocab_size()). One id marks the end of
 // a document; text never encodes to it and it decodes to nothing. Tokenizers
-// made here round-trip every UTF-8 text exactly; a SentencePiece model or a
-// tokenizer.json made elsewhere does so only as far as its own normalisation
-// does. "ids" takes no other text than ids (ids_tokenizer.h).
+// made here round-trip every UTF-8 text exactly. A SentencePiece model or a
+// tokenizer.json made elsewhere does so only if its normalisation does. "ids"
+// encodes ids alone (ids_tokenizer.h).
 #pragma once
 
 #include <cstdint>
@@ -29,24 +29,23 @@ class Tokenizer {
   virtual int32_t vocab_size() const = 0;
   virtual int32_t end_of_document() const = 0;
 
-  // What goes in front of the text of each document, where the folder that the
-  // tokenizer comes from asks for it; -1: nothing does. Text never encodes to
-  // it then, and it decodes to nothing. It may be end_of_document() as well,
-  // and is then in a corpus as that alone.
+  // The token that precedes the text of each document, if the folder of the
+  // tokenizer asks for one; -1: none. Text never encodes to it, and it decodes
+  // to nothing. If it equals end_of_document(), a corpus has it only at the end
+  // of each document.
   virtual int32_t begin_of_sequence() const { return -1; }
-  // What a text follows that follows nothing: the begin of a sequence where the
-  // tokenizer knows one, though it may put none in front, else the end of a
-  // document.
+  // The token to put before a text that nothing precedes: the begin of sequence
+  // if the tokenizer knows one, even if documents do not get it, else the end
+  // of a document.
   virtual int32_t prefix_token() const { return end_of_document(); }
-  // Whether a model that gives it has ended: the end of a document, or what the
-  // folder that the tokenizer comes from calls eos_token, as a chat's turns
-  // end.
+  // Whether generation ends with `id`: the end of a document, or eos_token of
+  // the tokenizer's folder, which can end a turn of a chat.
   virtual bool EndsText(int32_t id) const { return id == end_of_document(); }
-  // The token of that name, as "</s>"; -1 where no special one is called so.
+  // The special token of that name, such as "</s>"; -1: none.
   virtual int32_t SpecialToken(std::string_view) const { return -1; }
 
-  // Appends the ids of `text`. InvalidArgument, naming the byte, when `text`
-  // is not what the tokenizer takes (SentencePiece and BPE: UTF-8).
+  // Appends the ids of `text`. InvalidArgument if the tokenizer cannot take it;
+  // SentencePiece and BPE name the first byte that is not UTF-8.
   virtual absl::Status Encode(std::string_view text,
                               std::vector<int32_t>* ids) const = 0;
 
@@ -54,36 +53,36 @@ class Tokenizer {
   // control tokens. A character may be spread over several tokens.
   virtual std::string_view TokenBytes(int32_t id) const = 0;
 
-  // What LoadTokenizer takes: the plain .model or tokenizer.json file, or the
-  // files of a folder (tokenizer_files.h).
+  // Bytes for LoadTokenizer, such as a plain .model or tokenizer.json file, or
+  // the files of a folder (tokenizer_files.h).
   virtual const std::string& Serialize() const = 0;
 
   absl::StatusOr<std::vector<int32_t>> Encode(std::string_view text) const;
-  // Of a text as a document begins: begin_of_sequence() first.
+  // The ids of a text that begins a document, after begin_of_sequence() if any.
   absl::StatusOr<std::vector<int32_t>> EncodeDocument(
       std::string_view text) const;
   std::string Decode(std::span<const int32_t> ids) const;
 };
 
-// 256 bytes and the end of a document: 257 ids, any bytes at all.
+// 257 ids: the 256 bytes and the end of a document. Encodes any bytes.
 std::unique_ptr<Tokenizer> MakeByteTokenizer();
 
-// `vocab` ids of which nothing else is known; 0 <= end_of_document < vocab.
+// `vocab` ids without known text; 0 <= end_of_document < vocab.
 std::unique_ptr<Tokenizer> MakeIdsTokenizer(int32_t vocab,
                                             int32_t end_of_document);
 
-// From Serialize's bytes, or those of a SentencePiece .model file or of a
-// tokenizer.json (tokenizer_json.h says of which kinds). `name` says in
-// messages where they come from.
+// Loads the bytes of Serialize, of a SentencePiece .model file or of a
+// tokenizer.json (tokenizer_json.h lists the supported kinds). Messages call
+// them `name`.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(
     std::string_view bytes, const std::string& name);
-// Of a file; of a folder of Hugging Face what LoadTokenizerFolder gives.
+// Loads a file, or a Hugging Face folder as LoadTokenizerFolder does.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(
     const std::string& path);
-// Of a folder with tokenizer.json, or with tokenizer.model where that is
-// missing or of a kind that is not supported. What its tokenizer_config.json
-// and special_tokens_map.json say of the begin and the end of a text holds
-// (folder_tokenizer.h). Serialize has all files. NotFound: no tokenizer there.
+// Loads tokenizer.json of a folder, or tokenizer.model if the former is missing
+// or not supported. tokenizer_config.json and special_tokens_map.json decide
+// the tokens around a text (folder_tokenizer.h). Serialize returns all files.
+// NotFound if the folder has no tokenizer.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFolder(
     const std::string& path);
 
@@ -91,15 +90,15 @@ struct TokenizerTraining {
   int32_t vocab = 0;  // ids in all, the 256 bytes and 3 others included
 };
 
-// Trains a SentencePiece unigram model on the lines that `next` hands out (it
+// Trains a SentencePiece unigram model on the lines that `next` gives (it
 // returns false after the last); lines hold no newline. The same lines give the
-// same model. Lines are held in memory: hand out a sample of a large corpus.
+// same model. All lines are held in memory: give a sample of a large corpus.
 absl::StatusOr<std::unique_ptr<Tokenizer>> TrainTokenizer(
     const TokenizerTraining& options,
     const std::function<bool(std::string*)>& next);
 
-// Decodes ids as they are generated: only whole characters come out, and what
-// can no longer become one comes out as U+FFFD.
+// Decodes ids as they are generated, into whole characters. Bytes that can no
+// longer become a character are replaced by U+FFFD.
 class StreamDecoder {
  public:
   // `tokenizer` outlives the decoder.

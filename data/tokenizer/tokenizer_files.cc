@@ -13,8 +13,7 @@ namespace {
 
 constexpr std::string_view kFirstLine = "delink tokenizer: files\n";
 
-// vocab.json and merges.txt are not among them: tokenizer.json has all that is
-// in them.
+// Without vocab.json and merges.txt, because tokenizer.json has their contents.
 constexpr const char* kNames[] = {kTokenizerJson,      kTokenizerModel,
                                   kTokenizerConfig,    kSpecialTokensMap,
                                   "added_tokens.json", "chat_template.jinja"};
@@ -29,7 +28,7 @@ bool IsKnown(std::string_view name) {
 absl::Status Damaged(const std::string& name) {
   return absl::InvalidArgumentError(
       absl::StrCat(name,
-                   ": begins as the files of a tokenizer do, but is damaged; "
+                   ": begins like the files of a tokenizer, but is damaged; "
                    "give the folder that it was made from"));
 }
 
@@ -47,8 +46,8 @@ absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& folder) {
   }
   return absl::NotFoundError(absl::StrCat(
       folder,
-      ": has neither tokenizer.json nor tokenizer.model; name a folder that "
-      "has, or write one with save_pretrained() of transformers"));
+      ": has neither tokenizer.json nor tokenizer.model; name a folder with "
+      "one, or write one with save_pretrained() of transformers"));
 }
 
 std::string PackFiles(const TokenizerFiles& files) {

@@ -1,10 +1,10 @@
-// The files of a tokenizer in a folder of Hugging Face, and all of them as one
-// text, in which they travel in corpora and checkpoints:
+// The tokenizer files of a Hugging Face folder. Corpora and checkpoints store
+// them packed into one text:
 //
 //   delink tokenizer: files
 //   tokenizer.json 2114
 //   tokenizer_config.json 96
-//   (an empty line, and then the bytes of the files in this order)
+//   (an empty line, then the bytes of the files in this order)
 #pragma once
 
 #include <map>
@@ -22,13 +22,13 @@ inline constexpr char kSpecialTokensMap[] = "special_tokens_map.json";
 
 using TokenizerFiles = std::map<std::string, std::string>;  // by name
 
-// Those that are there of the names that are known. NotFound where neither
-// tokenizer.json nor tokenizer.model is.
+// Reads the known files that are there. NotFound if there is neither
+// tokenizer.json nor tokenizer.model.
 absl::StatusOr<TokenizerFiles> ReadTokenizerFiles(const std::string& folder);
 
 std::string PackFiles(const TokenizerFiles& files);
 bool IsPacked(std::string_view bytes);
-// InvalidArgument, beginning with `name`: damaged.
+// If `bytes` are damaged, the error is InvalidArgument and begins with `name`.
 absl::StatusOr<TokenizerFiles> UnpackFiles(std::string_view bytes,
                                            const std::string& name);
 

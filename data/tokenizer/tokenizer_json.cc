@@ -18,7 +18,7 @@ using Json = nlohmann::json;
 
 constexpr int32_t kLargestId = (1 << 24) - 1;
 
-// As ByteLevel cuts by itself.
+// The pattern that ByteLevel itself cuts by.
 constexpr char kByteLevelPattern[] =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+)"
     R"(|\s+(?!\S)|\s+)";
@@ -29,7 +29,7 @@ std::string Character(uint32_t code) {
           static_cast<char>(0x80 | (code & 0x3F))};
 }
 
-// Bytes that print stand for themselves, the others for characters from U+0100.
+// The character for each byte: itself if printable, else one from U+0100 on.
 const std::array<std::string, 256>& ByteCharacters() {
   static const std::array<std::string, 256> characters = [] {
     std::array<std::string, 256> all;
@@ -44,7 +44,7 @@ const std::array<std::string, 256>& ByteCharacters() {
   return characters;
 }
 
-// The bytes that `text` stands for; none where it has other characters.
+// The bytes that `text` stands for; nullopt if it has other characters.
 std::optional<std::string> TextToBytes(std::string_view text) {
   static const absl::flat_hash_map<std::string, char> bytes = [] {
     absl::flat_hash_map<std::string, char> all;
@@ -82,7 +82,7 @@ std::string Text(const Json& object, const char* key) {
   return value.is_string() ? value.get<std::string>() : std::string();
 }
 
-// What a part says it is, for messages.
+// The type that a part gives, for messages.
 std::string TypeOf(const Json& part) {
   if (part.is_null()) return "null";
   const std::string type = Text(part, "type");
@@ -120,8 +120,8 @@ class Parser {
   absl::Status Unsupported(const std::string& part) const {
     return Wrong(absl::StrCat(
         part,
-        " is not supported; byte-level BPE as of GPT-2, Llama 3 and Qwen is, "
-        "and so are SentencePiece's .model files"));
+        " is not supported; byte-level BPE (GPT-2, Llama 3, Qwen) and "
+        "SentencePiece's .model files are"));
   }
   absl::Status Malformed(const std::string& part) const {
     return Wrong(absl::StrCat(part, "; the file is damaged: fetch it again"));
@@ -129,7 +129,7 @@ class Parser {
 
   absl::Status Model(const Json& model) {
     const std::string type = Text(model, "type");
-    // Early files do not say it.
+    // Early files do not give the type.
     if (type != "BPE" && !(type.empty() && model.contains("merges"))) {
       return Unsupported(absl::StrCat("model ", TypeOf(model)));
     }
@@ -200,7 +200,7 @@ class Parser {
       if (left.empty() || right.empty() || a == ids_.end() || b == ids_.end() ||
           result == ids_.end()) {
         return Malformed(absl::StrCat("model: merge ", spec_.merges.size(),
-                                      " is not of two tokens to a third"));
+                                      " does not make a third token of two"));
       }
       spec_.merges.push_back(
           {.left = a->second, .right = b->second, .result = result->second});
@@ -242,7 +242,7 @@ class Parser {
   absl::Status PreTokenizerPart(const Json& part) {
     const std::string type = Text(part, "type");
     const std::string where = absl::StrCat("pre_tokenizer ", TypeOf(part));
-    // It turns the text into characters for bytes.
+    // ByteLevel replaces bytes by characters, so no part can follow it.
     if (byte_level_)
       return Unsupported(absl::StrCat(where, " after ByteLevel"));
     if (type == "ByteLevel") {
@@ -269,7 +269,7 @@ class Parser {
   absl::Status SplitPart(const Json& part, const std::string& where) {
     const std::string behavior = Text(part, "behavior");
     const bool invert = IsTrue(part, "invert");
-    // To remove what does not match is to keep what does.
+    // Removing what does not match keeps only the matches.
     const bool only_matches = behavior == "Removed" && invert;
     if (behavior != "Isolated" && !only_matches) {
       return Unsupported(absl::StrCat(where, " with behavior ", behavior,
@@ -350,7 +350,7 @@ absl::StatusOr<TokenizerSpec> ParseTokenizerJson(std::string_view bytes,
   if (root.is_discarded()) {
     return absl::InvalidArgumentError(absl::StrCat(
         name,
-        ": begins as JSON but is not; give a whole tokenizer.json, or a "
+        ": begins like JSON but is not; give a complete tokenizer.json, or a "
         "SentencePiece .model file"));
   }
   return Parser(name).Run(root);

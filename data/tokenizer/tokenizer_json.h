@@ -1,13 +1,13 @@
-// A tokenizer.json of the `tokenizers` library, as far as it is byte-level BPE:
-// that of GPT-2, Llama 3, Qwen and their like.
+// Parses a tokenizer.json of the `tokenizers` library with byte-level BPE, as
+// GPT-2, Llama 3, Qwen and others have it.
 //
-// What is understood of the file: model BPE over the 256 bytes, ignore_merges
-// included; normalizer NFC or none; pre_tokenizer ByteLevel, Split (by a
-// regular expression or a text), Digits, and a Sequence of them that ends in
-// ByteLevel; added tokens, special or not. Anything else that would change
-// tokens is an error that names it. truncation and padding, which are about
-// single requests, are passed over; of post_processor it is kept what it puts
-// in front of a text, which nothing here does.
+// Supported are model BPE over the 256 bytes, with or without ignore_merges;
+// normalizer NFC or none; pre_tokenizer ByteLevel, Split (by a regular
+// expression or a text), Digits, and a Sequence of them that ends in ByteLevel;
+// added tokens, special or not. Anything else that would change tokens is an
+// error that names it. truncation and padding concern single requests and are
+// ignored. TokenizerSpec records which tokens post_processor puts in front of a
+// text, but encoding does not add them.
 #pragma once
 
 #include <array>
@@ -22,11 +22,11 @@
 namespace delink {
 
 struct TokenizerSpec {
-  // One cut of text into words; each cuts what the one before has left.
+  // One step of cutting text into words; each cuts the results of the last.
   struct Split {
     std::string pattern;
     bool literal = false;
-    bool keep_rest = true;  // what lies between matches
+    bool keep_rest = true;  // keep what lies between matches
   };
   struct Added {
     int32_t id = 0;
@@ -35,19 +35,19 @@ struct TokenizerSpec {
     bool normalized = false;  // found in the text after the normalizer
   };
 
-  // By id, of the model: the bytes each stands for. Ids of added tokens and
-  // those that nothing has are empty.
+  // The bytes of the model's tokens, by id. Those of added tokens and of unused
+  // ids are empty.
   std::vector<std::string> tokens;
-  // By id: spelt in the characters that stand for bytes, as all text is; the
-  // other tokens stand for what they are called.
+  // By id: whether the file spells the token in the characters that stand for
+  // bytes, as it does all text. Other tokens stand for their names.
   std::vector<bool> in_bytes;
   std::array<int32_t, 256> byte_ids = {};
   std::vector<Bpe::Merge> merges;  // by rank
-  bool ignore_merges = false;      // words that are tokens are taken whole
+  bool ignore_merges = false;      // a word that is a token needs no merges
   bool nfc = false;
   std::vector<Split> splits;
   std::vector<Added> added;
-  std::vector<std::string> in_front;  // of a text, as tokens are called
+  std::vector<std::string> in_front;  // names of the tokens before a text
 };
 
 // Whether bytes look like JSON at all: no other tokenizer begins so.
@@ -55,11 +55,11 @@ inline bool LooksLikeJson(std::string_view bytes) {
   return bytes.substr(0, 1) == "{";
 }
 
-// InvalidArgument, beginning with `name`.
+// An error is InvalidArgument and begins with `name`.
 absl::StatusOr<TokenizerSpec> ParseTokenizerJson(std::string_view bytes,
                                                  const std::string& name);
 
-// The characters that stand for bytes in the file's vocabulary.
+// `bytes` in the characters that stand for them in the file's vocabulary.
 std::string BytesToText(std::string_view bytes);
 
 }  // namespace delink

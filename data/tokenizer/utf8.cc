@@ -9,7 +9,7 @@ namespace delink {
 namespace {
 
 // The length of a character that starts with `lead` and the range of its second
-// byte; 0 when none starts so.
+// byte; 0 if no character starts with it.
 struct Form {
   size_t length = 0;
   uint8_t low = 0x80;

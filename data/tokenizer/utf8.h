@@ -1,5 +1,5 @@
-// UTF-8: finding where text stops being it (Unicode 15, table 3-7: no overlong
-// forms, no surrogates, nothing past U+10FFFF).
+// Finds where text is not UTF-8 (Unicode 15, table 3-7: no overlong forms, no
+// surrogates, nothing past U+10FFFF).
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ inline uint8_t ByteAt(std::string_view text, size_t at) {
 
 struct Utf8Scan {
   size_t valid = 0;         // the bytes before the first that is not UTF-8
-  bool incomplete = false;  // what follows is a character cut short by the end
+  bool incomplete = false;  // a character cut short by the end follows them
 };
 
 Utf8Scan ScanUtf8(std::string_view text);

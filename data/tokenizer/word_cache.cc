@@ -23,7 +23,7 @@ size_t WordCuts::End(std::string_view text, size_t begin) const {
 
 WordCuts FindWordCuts(std::span<const std::string> pieces) {
   WordCuts cuts;
-  bool space = false, newline = false;  // pieces of their own
+  bool space = false, newline = false;  // is a piece
   bool space_after = false, newline_within = false;
   for (const std::string& piece : pieces) {
     space = space || piece == " ";
@@ -33,7 +33,7 @@ WordCuts FindWordCuts(std::span<const std::string> pieces) {
       if (piece[i] == '\n' || piece[i - 1] == '\n') newline_within = true;
     }
   }
-  // Unknown characters in a row are one token: what is cut at is known.
+  // Consecutive unknown characters are one token, so cuts need a known piece.
   cuts.before_spaces = space && !space_after;
   cuts.around_newlines = newline && !newline_within;
   return cuts;

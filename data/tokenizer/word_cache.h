@@ -1,5 +1,5 @@
-// Where a text can be cut without changing its tokens, and the tokens of what
-// was cut out before: natural text is a few thousand words again and again.
+// Finds where a text can be cut without changing its tokens, and caches the
+// tokens of words: natural text repeats a few thousand words.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@
 
 namespace delink {
 
-// The places at which no piece of a vocabulary reaches from one side to the
-// other, so that each side is encoded as if it were alone.
+// The places that no piece of a vocabulary crosses, so that both sides can be
+// encoded separately.
 struct WordCuts {
   bool before_spaces = false;  // the first of each run of spaces
   bool around_newlines = false;
@@ -31,13 +31,13 @@ struct WordCuts {
 // `pieces`: the bytes that each piece of text stands for.
 WordCuts FindWordCuts(std::span<const std::string> pieces);
 
-// One thread's at a time. Bounded: some ten megabytes.
+// Not thread-safe. Holds about ten megabytes at most.
 class WordCache {
  public:
-  // Longer ones are rare, and rarely the same.
+  // Longer words are rare and seldom repeat.
   static constexpr size_t kLongest = 48;  // bytes
 
-  // Appends the ids of `word`; false where they are not known.
+  // Appends the ids of `word`; false if they are not cached.
   bool Append(std::string_view word, std::vector<int32_t>* ids) const;
   void Add(std::string_view word, std::span<const int32_t> ids);
 
@@ -49,8 +49,7 @@ class WordCache {
   std::vector<int32_t> ids_;
 };
 
-// Items, such as caches, of which each thread that is at work has one.
-// Thread-safe.
+// A pool of items, such as caches. Each working thread takes one. Thread-safe.
 template <typename Item>
 class IdlePool {
  public:

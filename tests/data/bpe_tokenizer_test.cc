@@ -203,7 +203,7 @@ TEST_F(Bpe, CutsThatAreNotSupportedAreNamed) {
       {R"({\w})", R"(\w)"},
       {R"((*FAIL))", "(*"},
       {R"([]a])", "] as the first"},
-      {R"([\x80-\xff]+)", R"(\x80, which is no character of ASCII)"},
+      {R"([\x80-\xff]+)", R"(\x80, which is not ASCII)"},
       {R"(\p{L&})", R"(\p{L&})"},
       {R"(\p{Alphabetic}+)", R"(\p{Alphabetic})"},
       {R"([^\p{sc:Han}])", R"(\p{sc:Han})"},
@@ -223,11 +223,11 @@ TEST_F(Bpe, CutsThatAreNotSupportedAreNamed) {
 TEST_F(Bpe, DamagedFilesAreRefused) {
   EXPECT_THAT(
       std::string(LoadTokenizer("{\"model\": ", "x").status().message()),
-      HasSubstr("x: begins as JSON but is not"));
+      HasSubstr("x: begins like JSON but is not"));
   json_.erase("model");
   ExpectRefused("it has no model");
   json_["model"]["merges"].push_back({"zz", "q"});
-  ExpectRefused("is not of two tokens to a third");
+  ExpectRefused("does not make a third token of two");
   json_["model"]["vocab"]["\"other"] = 5;
   ExpectRefused("has no id of its own");
   json_["model"]["vocab"]["\"other"] = 1 << 24;

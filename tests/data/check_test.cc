@@ -124,7 +124,8 @@ TEST_F(Check, AnEndWithinADocumentIsFound) {
 TEST_F(Check, ADocumentWithoutAnEndIsFound) {
   Write("train", 10, 0);
   Edit<uint16_t>("shard-00000.h5", format::kTokens, 4, 1);
-  ExpectLoss("document 2 begins at token 5 where the one before has not ended");
+  ExpectLoss(
+      "document 2 begins at token 5, but the previous one has not ended");
 }
 
 TEST_F(Check, AStartThatIsElsewhereIsFound) {

@@ -140,8 +140,8 @@ TEST_F(Commands, JsonReadsBackBitForBit) {
 TEST_F(Commands, VerifyFindsAFlippedBit) {
   std::ostringstream out;
   ASSERT_TRUE(DataVerify(dir_ / "c", out).ok());
-  EXPECT_THAT(out.str(), AllOf(HasSubstr("train: 3 files whole"),
-                               HasSubstr("validation: 3 files whole")));
+  EXPECT_THAT(out.str(), AllOf(HasSubstr("train: 3 files intact"),
+                               HasSubstr("validation: 3 files intact")));
   testing::FlipBit(dir_ / "c/validation/shard-00000.h5");
   const absl::Status status = DataVerify(dir_ / "c", out);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);

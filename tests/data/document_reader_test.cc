@@ -196,7 +196,7 @@ TEST(DocumentReader, BadLines) {
       {
           {"not JSON",
            good + "text\n",
-           {":2: " + byte(1), "is not JSON", "mend the line"}},
+           {":2: " + byte(1), "is not JSON", "fix the line"}},
           {"cut short",
            good + R"({"text": "tw)",
            {":2: " + byte(11), "is not JSON", "missing closing quote"}},

@@ -219,8 +219,8 @@ TEST_F(Folder, WhatCannotBePutInFrontIsRefused) {
   EXPECT_THAT(Refused(), HasSubstr("tokenizer_config.json is no JSON object"));
   WriteJson("tokenizer_config.json",
             Json{{"add_bos_token", true}, {"bos_token", "<s>"}});
-  EXPECT_THAT(Refused(), HasSubstr("puts \"<s>\" in front of a text, which is "
-                                   "none of its special tokens"));
+  EXPECT_THAT(Refused(), HasSubstr("puts \"<s>\" in front of a text, but that "
+                                   "is none of its special tokens"));
   WriteJson("tokenizer_config.json", Json{{"add_bos_token", true}});
   EXPECT_THAT(Refused(), HasSubstr("puts \"\" in front"));
   WriteJson("tokenizer_config.json", Json::object());

@@ -150,7 +150,7 @@ TEST_F(Import, AMegatronIndexIsOfAllOfItsTokens) {
       {{{2, 2}, {4, 0}, {0, 1, 2}},
        "sequence 0 is 2 tokens at byte 4, but th"
        "ose before end at byte 0"},
-      {{{3, 2}, {0, 4}, {0, 1, 2}}, "sequences have to follow each other"},
+      {{{3, 2}, {0, 4}, {0, 1, 2}}, "sequences must follow each other"},
       {{{4, 0}, {0, 9}, {0, 1, 2}}, "sequence 1 is 0 tokens at byte 9"},
       {{{4, -1}, {0, 8}, {0, 1, 2}}, "sequence 1 is -1 tokens"},
       {{{2, 2}, {0, 4}, {}}, "has no documents"},
@@ -278,7 +278,7 @@ TEST_F(Import, FilesThatAreWrongAreRefusedByName) {
       {"a.bin", tokens, index + "12", "longer than its header says"},
       {"a.bin", tokens, MegatronIndex(two, 7, 4), "floating-point"},
       {"a.bin", tokens, MegatronIndex(two, 9, 2), "type 9"},
-      {"a.bin", tokens, beyond, "not of one pair, or one is cut short"},
+      {"a.bin", tokens, beyond, "not a pair, or one is cut short"},
       {"a.bin", tokens.substr(1), index, "sequence 1 is 2 tokens at byte 4"},
       {"a.bin", tokens, backwards, "document 1 begins at sequence 1"},
       {"b.bin", tokens, "", "wrong magic"},
