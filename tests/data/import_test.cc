@@ -154,8 +154,8 @@ TEST_F(Import, AMegatronIndexIsOfAllOfItsTokens) {
       {{{4, 0}, {0, 9}, {0, 1, 2}}, "sequence 1 is 0 tokens at byte 9"},
       {{{4, -1}, {0, 8}, {0, 1, 2}}, "sequence 1 is -1 tokens"},
       {{{2, 2}, {0, 4}, {}}, "has no documents"},
-      {{{2, 2}, {0, 4}, {0, 1}}, "are of sequences 0 to 1, but it has 2"},
-      {{{2, 2}, {0, 4}, {1, 2}}, "are of sequences 1 to 2, but it has 2"}};
+      {{{2, 2}, {0, 4}, {0, 1}}, "span sequences 0 to 1, but it has 2"},
+      {{{2, 2}, {0, 4}, {1, 2}}, "span sequences 1 to 2, but it has 2"}};
   for (const auto& one : cases) {
     const std::string index = Write("a.idx", MegatronIndex(one.parts));
     ExpectRefused(Run({.inputs = {bin}}), index, one.what);

@@ -79,7 +79,7 @@ TEST(LauncherTest, DelaysWhereItIsAsked) {
               HasSubstr("only 1 of 2 ranks are on this one"));
   EXPECT_THAT(
       std::string(run(Of({{"DELINK_DELAY", "fast"}}), 2, true).message()),
-      HasSubstr("DELINK_DELAY: 'fast' says no link"));
+      HasSubstr("DELINK_DELAY: 'fast' is not a link"));
 }
 
 TEST(LauncherTest, RefusesADifferentNumberOfRanks) {

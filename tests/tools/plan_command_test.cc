@@ -135,7 +135,7 @@ TEST_F(PlanProgram, OverLinksByATrace) {
   EXPECT_THAT(far.err, HasSubstr("all exchanges between ranks are delayed"));
   ExpectSameBits("near", "far", 14);
   EXPECT_NE(bad.code, 0);
-  EXPECT_THAT(bad.err, HasSubstr("DELINK_DELAY: 'much' says no link"));
+  EXPECT_THAT(bad.err, HasSubstr("DELINK_DELAY: 'much' is not a link"));
 
   const Words words = {
       "--ranks", "2",       "--set",          "stage.1.parallel.zero=1",

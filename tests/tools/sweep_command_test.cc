@@ -212,8 +212,9 @@ TEST_F(Sweeps, WhatIsWrongIsToldBeforeAnythingIsWritten) {
       RunDelink({"sweep", Path("bad.toml"), "--out", Path("bad"), "--set",
                  "data.train=" + Path("corpus/train")});
   EXPECT_EQ(recipe.code, 2);
-  EXPECT_THAT(recipe.err, AllOf(HasSubstr("the run with heads = 5 cannot be"),
-                                HasSubstr("model")));
+  EXPECT_THAT(recipe.err,
+              AllOf(HasSubstr("the run with heads = 5 has a wrong recipe"),
+                    HasSubstr("model")));
   EXPECT_FALSE(PathExists(Path("bad")));
   WriteText(Path("toml.toml"), "recipe = [");
   EXPECT_EQ(RunDelink({"sweep", Path("toml.toml"), "--out", Path("bad")}).code,

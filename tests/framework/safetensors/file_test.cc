@@ -144,8 +144,8 @@ TEST_F(FileTest, HeadersThatAreNoneAreRefused) {
               HasSubstr("git lfs pull"));
   EXPECT_THAT(Refusal(""), HasSubstr("does not begin with '{'"));
   EXPECT_THAT(Refusal(" {}"), HasSubstr("does not begin with '{'"));
-  EXPECT_THAT(Refusal("{"), HasSubstr("no JSON"));
-  EXPECT_THAT(Refusal("{}x"), HasSubstr("no JSON"));
+  EXPECT_THAT(Refusal("{"), HasSubstr("not JSON"));
+  EXPECT_THAT(Refusal("{}x"), HasSubstr("not JSON"));
   EXPECT_THAT(Refusal(R"({"__metadata__":[]})"), HasSubstr("__metadata__"));
   EXPECT_THAT(Refusal(R"({"__metadata__":{"a":1}})"),
               HasSubstr("__metadata__ is no object of texts"));
@@ -168,14 +168,15 @@ TEST_F(FileTest, TensorsThatAreNoneAreRefused) {
       {R"({"dtype":"F4","shape":[1],"data_offsets":[0,4]})",
        "unknown dtype 'F4'"},
       {R"({"dtype":4,"shape":[1],"data_offsets":[0,4]})", "dtype is no text"},
-      {R"({"dtype":"F32","shape":1,"data_offsets":[0,4]})", "shape is no list"},
+      {R"({"dtype":"F32","shape":1,"data_offsets":[0,4]})",
+       "shape is not a list"},
       {R"({"dtype":"F32","shape":[1.0],"data_offsets":[0,4]})",
-       "shape is no list"},
+       "shape is not a list"},
       {R"({"dtype":"F32","shape":[-1],"data_offsets":[0,4]})",
-       "shape is no list"},
+       "shape is not a list"},
       {R"({"dtype":"F32","shape":[9223372036854775808],"data_offsets":[0,4]})",
-       "shape is no list"},
-      {R"({"dtype":"F32","shape":[1e400],"data_offsets":[0,4]})", "no JSON"},
+       "shape is not a list"},
+      {R"({"dtype":"F32","shape":[1e400],"data_offsets":[0,4]})", "not JSON"},
       {R"({"dtype":"F32","shape":[1],"data_offsets":[0]})", "data_offsets"},
       {R"({"dtype":"F32","shape":[1],"data_offsets":[0,4,4]})", "data_offsets"},
       {R"({"dtype":"F32","shape":[1],"data_offsets":[4,0]})", "data_offsets"},

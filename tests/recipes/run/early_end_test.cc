@@ -184,7 +184,8 @@ TEST_F(EarlyEndTest, OnOtherDataTheBestIsCountedAnew) {
   ::testing::internal::CaptureStderr();
   runs_.Go(
       {.sets = {"data.validation_batches=1"}, .out = "run", .resume = true});
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("on other data"),
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find(
+                "validation data has changed"),
             std::string::npos);
   EXPECT_EQ(best(20).step(), 16);
   EXPECT_EQ(Best("run"), "step-00000016");

@@ -127,7 +127,7 @@ TEST_F(SlowBusRunTest, WhatSaysNoBusIsRefused) {
   const absl::Status status = runs_.Run(Request("bad"));
   EXPECT_TRUE(absl::IsInvalidArgument(status));
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("DELINK_BUS: '1 GB/s' says no link"));
+              HasSubstr("DELINK_BUS: '1 GB/s' is not a link"));
 }
 
 }  // namespace
