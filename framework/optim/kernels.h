@@ -24,25 +24,25 @@ class Stream;
 
 // KERNEL(entry, Function, Args): the table's `entry` is Function<T> of cpu/ and
 // Function of cuda/, void(Stream&, const Args&).
-#define DELINK_OPTIM_KERNELS(KERNEL)                                      \
-  /* The norm of all gradients, and the step's control from it. */        \
-  KERNEL(sum_squares, SumSquares, SumSquaresArgs)                         \
-  KERNEL(finish_norm, FinishNorm, FinishNormArgs)                         \
-  KERNEL(sums_tail, SumsTail, SumsTailArgs)                               \
-  /* Updates of one pass. */                                              \
-  KERNEL(adamw, AdamW, AdamWArgs)                                         \
-  KERNEL(sgd, Sgd, SgdArgs)                                               \
-  KERNEL(lion, Lion, LionArgs)                                            \
-  /* Muon; matrices are multiplied between these kernels. */              \
-  KERNEL(muon_momentum, MuonMomentum, MuonMomentumArgs)                   \
-  KERNEL(muon_normalize, MuonNormalize, MuonNormalizeArgs)                \
-  KERNEL(scale_add, ScaleAdd, ScaleAddArgs)                               \
-  KERNEL(muon_step, MuonStep, MuonStepArgs)                               \
-  /* Adafactor. */                                                        \
-  KERNEL(column_squares, ColumnSquares, ColumnSquaresArgs)                \
-  KERNEL(adafactor_factors, AdafactorFactors, AdafactorArgs)              \
-  KERNEL(adafactor_sums, AdafactorSums, AdafactorArgs)                    \
-  KERNEL(adafactor_totals, AdafactorTotals, AdafactorArgs)                \
+#define DELINK_OPTIM_KERNELS(KERNEL)                               \
+  /* The norm of all gradients, and the step's control from it. */ \
+  KERNEL(sum_squares, SumSquares, SumSquaresArgs)                  \
+  KERNEL(finish_norm, FinishNorm, FinishNormArgs)                  \
+  KERNEL(sums_tail, SumsTail, SumsTailArgs)                        \
+  /* Updates of one pass. */                                       \
+  KERNEL(adamw, AdamW, AdamWArgs)                                  \
+  KERNEL(sgd, Sgd, SgdArgs)                                        \
+  KERNEL(lion, Lion, LionArgs)                                     \
+  /* Muon; matrices are multiplied between these kernels. */       \
+  KERNEL(muon_momentum, MuonMomentum, MuonMomentumArgs)            \
+  KERNEL(muon_normalize, MuonNormalize, MuonNormalizeArgs)         \
+  KERNEL(scale_add, ScaleAdd, ScaleAddArgs)                        \
+  KERNEL(muon_step, MuonStep, MuonStepArgs)                        \
+  /* Adafactor. */                                                 \
+  KERNEL(column_squares, ColumnSquares, ColumnSquaresArgs)         \
+  KERNEL(adafactor_factors, AdafactorFactors, AdafactorArgs)       \
+  KERNEL(adafactor_sums, AdafactorSums, AdafactorArgs)             \
+  KERNEL(adafactor_totals, AdafactorTotals, AdafactorArgs)         \
   KERNEL(adafactor_step, AdafactorStep, AdafactorArgs)
 
 struct OptimKernels {
