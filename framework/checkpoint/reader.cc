@@ -269,7 +269,7 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
         to->second->part != decl.part || to->second->local != decl.local) {
       return absl::InvalidArgumentError(absl::StrCat(
           path, ": ", decl.name, " is a link to ", link->second,
-          ", which cannot hold its weights; another program wrote it"));
+          ", but its weights cannot be there; another program wrote it"));
     }
     std::vector<int>& leaders = sharing.leaders[decl.part];
     if (leaders.empty()) {

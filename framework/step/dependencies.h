@@ -19,7 +19,7 @@ enum class ResourceKind : uint8_t {
   kGradientCopy,  // index: slab
   kStateCopy,     // index: slab
   kUpdatedCopy,   // index: slab
-  kWeightAt,      // index: slab; where its copies are, for visits and updates
+  kWeightAt,      // index: slab; which copy has them, for visits and updates
   kGradientAt,    // index: slab
   kStateAt,       // index: slab
   kSquares,       // index: slab; the sums of its gradient's squares
