@@ -56,8 +56,9 @@ struct PlaneUse {
 };
 
 // A visit uses the weights of shape.slabs_of_layer[layer], then the gradients
-// that it adds to; kReduce, kProbe and kSquares use the gradient; a kUpdate on
-// the device gradient, weights and state; the kGather behind it the weights.
+// that it adds to. kReduce, kProbe and kSquares use the gradient. A kUpdate on
+// the device uses gradient, weights and state; the kGather behind it uses the
+// weights.
 std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
                                  const Instruction& instruction);
 
