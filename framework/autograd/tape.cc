@@ -7,7 +7,8 @@
 namespace delink {
 namespace {
 
-// An input with as many tokens as the layer's has only the rank's own.
+// Checks that no input has as many tokens as the layer's input: it would have
+// only the rank's own.
 void CheckRows(const OpRecord& op, const Shape& own) {
   for (const Var& x : op.inputs) {
     const Shape& shape = x.shape();

@@ -136,8 +136,8 @@ struct VisitInputs {
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted
   LossRecord* loss = nullptr;        // added to by the loss
   // [B, T]: the position of each token: its place in its document if rows hold
-  // several, else in its row. Null: first_position + t, if rows are whole and
-  // have one document.
+  // several, else in its row. Null: it is first_position + t, because rows are
+  // whole and have one document.
   const int32_t* positions = nullptr;
   int64_t first_position = 0;  // of token 0 (generation)
   // [B, T], if rows hold several documents: the place of each token in its

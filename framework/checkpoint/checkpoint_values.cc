@@ -45,10 +45,9 @@ absl::Status CheckpointValues::Check(const Field& field,
   const std::string path = PathOf(field, tensor);
   if (!file_.Exists(path)) {
     if (!IsState(field)) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path_, ": has no ", tensor.name,
-                       "; use the recipe that the checkpoint was trained "
-                       "with"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          path_, ": has no ", tensor.name,
+          "; use the recipe that the checkpoint was trained with"));
     }
     return absl::InvalidArgumentError(absl::StrCat(
         file_.path(), ": has no ", path,

@@ -252,10 +252,9 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
     if (!sharing.Visits(decl.layer - 1)) continue;
     const auto link = link_of.find(decl.name);
     if (link == link_of.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": has no ", decl.name,
-                       "; use the recipe that the checkpoint was trained "
-                       "with"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          path, ": has no ", decl.name,
+          "; use the recipe that the checkpoint was trained with"));
     }
     const auto to =
         decl_of.find(link->second.empty() ? decl.name : link->second);
@@ -269,7 +268,7 @@ absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
         to->second->part != decl.part || to->second->local != decl.local) {
       return absl::InvalidArgumentError(absl::StrCat(
           path, ": ", decl.name, " is a link to ", link->second,
-          ", which cannot hold its weights; another program wrote it"));
+          ", but its weights cannot be there; another program wrote it"));
     }
     std::vector<int>& leaders = sharing.leaders[decl.part];
     if (leaders.empty()) {

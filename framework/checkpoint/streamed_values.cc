@@ -112,7 +112,7 @@ absl::Status StreamedValues::BeginDigests(const std::string& path) {
         from.size(), [&from](int64_t begin, int64_t size, char* bytes) {
           return from.Read(begin, size, bytes);
         });
-    // Bytes before the last values to be read are digested between reads.
+    // Gaps before the last values to be read are digested between reads.
     int64_t done = 0;
     for (const auto& [begin, end] : file->values) {
       DELINK_RETURN_IF_ERROR(file->running->Skip(done, begin).status());

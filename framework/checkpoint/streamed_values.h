@@ -48,8 +48,8 @@ class StreamedValues final : public ValueSource {
   absl::Status Read(const Field& field, const LogicalTensor& tensor,
                     const Extent& extent, void* values) override;
 
-  // Call it once all tensors are read: reads the rest of the files by so many
-  // threads, and compares the digests. DataLoss: a digest differs.
+  // Call it once all tensors are read: reads the rest of the files with
+  // `threads` threads, and compares the digests. DataLoss: a digest differs.
   absl::Status Finish(int threads);
 
  private:

@@ -1,6 +1,6 @@
 // Simulates a slow network between ranks: an operation does not end before a
-// link of a given latency and bandwidth would have finished it. A testing aid,
-// which measures how a slow network affects a step on a machine without one.
+// link of a given latency and bandwidth would have finished it. A testing aid:
+// how a slow network affects a step can be measured on a machine without one.
 //
 // All ranks that take part tell each other when they posted an operation. Once
 // the last rank has posted it and its link is free, the link sends its bytes;

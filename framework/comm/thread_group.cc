@@ -244,9 +244,9 @@ void ThreadGroup::FailLeft(int rank, int waiting, std::string_view name) {
   if (family_->failed) return;
   family_->Fail(
       absl::StatusCode::kAborted,
-      absl::StrFormat("rank %d left after %d collectives; rank %d waits for it "
-                      "in %s",
-                      rank, posted_[rank], waiting, name));
+      absl::StrFormat(
+          "rank %d left after %d collectives; rank %d waits for it in %s", rank,
+          posted_[rank], waiting, name));
   family_->by_leaving = true;
 }
 

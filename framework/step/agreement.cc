@@ -17,7 +17,8 @@ namespace {
 constexpr char kStartAlike[] =
     "; start all ranks with the same recipe, options and version";
 
-// Two texts of plans: in which program, and where in it, they first differ.
+// Finds where two texts of plans first differ; the error names the program and
+// the place in it.
 absl::Status Compare(const std::string& mine, const std::string& first) {
   if (mine == first) return absl::OkStatus();
   const std::vector<std::string> here = absl::StrSplit(mine, '\n');
@@ -60,8 +61,8 @@ absl::Status Compare(const std::string& mine, const std::string& first) {
       kStartAlike));
 }
 
-// Of as many characters on all ranks. Nobody is sent another's, so that one
-// rank that imagines the others finds them to be of its mind.
+// `digest` must be equally long on all ranks. No rank is sent another's, so
+// that a single rank that only imagines the others finds theirs to be the same.
 absl::StatusOr<bool> IsSameOnAll(Communicator& comm, std::string_view digest) {
   std::vector<int32_t> extremes;  // the largest, and the smallest negated
   for (const char c : digest) {

@@ -8,7 +8,7 @@
 
 namespace delink {
 
-// The places in a row of `seq` tokens that a rank's tokens have, ascending.
+// Where in a row of `seq` tokens those of context place `place` are, ascending.
 // `seq` is a multiple of twice `ranks`, or there is one rank.
 std::vector<int32_t> ContextPlaces(int64_t seq, int ranks, int place);
 

@@ -19,7 +19,7 @@ enum class ResourceKind : uint8_t {
   kGradientCopy,  // index: slab
   kStateCopy,     // index: slab
   kUpdatedCopy,   // index: slab
-  kWeightAt,      // index: slab; where its copies are, for visits and updates
+  kWeightAt,      // index: slab; which copy has them, for visits and updates
   kGradientAt,    // index: slab
   kStateAt,       // index: slab
   kSquares,       // index: slab; the sums of its gradient's squares
@@ -56,8 +56,9 @@ struct PlaneUse {
 };
 
 // A visit uses the weights of shape.slabs_of_layer[layer], then the gradients
-// that it adds to; kReduce, kProbe and kSquares use the gradient; a kUpdate on
-// the device gradient, weights and state; the kGather behind it the weights.
+// that it adds to. kReduce, kProbe and kSquares use the gradient. A kUpdate on
+// the device uses gradient, weights and state; the kGather behind it uses the
+// weights.
 std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
                                  const Instruction& instruction);
 

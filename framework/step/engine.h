@@ -4,8 +4,8 @@
 // accumulation and the order of micro-batches are data given to it.
 //
 // No instruction waits for another rank: it posts its exchange, and the lanes
-// (lane_runner.h) see when that is complete. Each lane has its own stream and
-// StreamCommunicator.
+// (lane_runner.h) see when that is complete. Each lane has its own stream and,
+// if it exchanges between ranks, its own StreamCommunicator.
 //
 // It allocates device memory in Create only. Pinned host memory for exchanges
 // is allocated in the first step that needs it (memory.h). One thread drives
@@ -54,7 +54,7 @@ class Engine {
     Sequential* model = nullptr;
     ParamStore* store = nullptr;
     SlabOptimizer* optimizer = nullptr;
-    // The same optimizer for updates on the host: both may run at a time.
+    // An equal one for updates on the host: both may run at the same time.
     SlabOptimizer* host_optimizer = nullptr;
     Communicator* compute = nullptr;
     Communicator* network = nullptr;

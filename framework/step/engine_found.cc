@@ -43,8 +43,8 @@ bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
 
 }  // namespace
 
-// Keeps only the rank's first visit, in the order in which one rank alone would
-// run them.
+// Keeps only the rank's first visit with an output that is not finite, in the
+// order in which one rank alone would run them.
 void Engine::Inspect(const Pass& pass, const Instruction& at) {
   const int64_t visit =
       int64_t{at.micro_batch} * pass.program.shape.layers + at.layer;
@@ -55,8 +55,9 @@ void Engine::Inspect(const Pass& pass, const Instruction& at) {
   }
 }
 
-// Of the slab, or of so many elements from a block's first on, in the same
-// blocks as the step's norm.
+// The sum of squares of `elements` of the slab's gradient. They are at
+// `gradient` and begin with one of the slab's blocks: the sum is taken by the
+// same blocks as that of the step's norm.
 double Engine::SumSquaresOf(int slab, const void* gradient, int64_t elements) {
   if (elements == 0) return 0;
   const Slab& of = env_.store->slab(slab);
@@ -82,8 +83,9 @@ double Engine::SumSquaresOf(int slab, const void* gradient, int64_t elements) {
   return sum;
 }
 
-// `written`: the slab's gradient already has those of other layers. If several
-// ranks have parts of a gradient, each takes the squares of a shard of the sum.
+// `written`: the slab's gradient already has contributions of other layers. If
+// several ranks have parts of a gradient, each takes the squares of a shard of
+// the sum.
 std::unique_ptr<Pending> Engine::Probe(const Pass& pass, const Instruction& at,
                                        bool written) {
   ParamStore& store = *env_.store;

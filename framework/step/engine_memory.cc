@@ -9,7 +9,7 @@
 
 namespace delink {
 
-// Runs first, because it is collective; if a rank lacks memory, it fails later.
+// Collective, so it runs first: a rank that lacks memory fails only later.
 absl::Status Engine::MakeStreams(const Passes& passes) {
   Device& device = *env_.device;
   compute_stream_ = device.NewStream("compute");

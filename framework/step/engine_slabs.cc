@@ -82,7 +82,8 @@ std::unique_ptr<Pending> Engine::Norm() {
       }});
 }
 
-// Sums of slabs that are not here still have the result of the last exchange.
+// Sums of slabs that are not here still have the result of the last exchange,
+// so they are set to zero.
 std::unique_ptr<Pending> Engine::ExchangeSums(int64_t count) {
   if (env_.compute->size() == 1) return nullptr;
   for (const Range& cells : records_->not_here) {

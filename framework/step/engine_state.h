@@ -28,7 +28,8 @@ struct Engine::Records {
   int32_t* targets = nullptr;    // [M, B, T]
   int64_t* samples = nullptr;    // [M, B]
   int32_t* positions = nullptr;  // [M, B, T], where VisitInputs has them
-  // If the context axis cuts rows: [T], and for masked rows [M, B, all T].
+  // If the context axis cuts rows: `places` [T] and, if rows are masked,
+  // `documents` [M, B, all T].
   int32_t* places = nullptr;
   int32_t* documents = nullptr;
   double* sums = nullptr;        // by cell (layout.h), then loss, tokens, votes

@@ -104,7 +104,8 @@ absl::Status CheckRuns(const Program& program, const ProgramShape& asked) {
   return absl::OkStatus();
 }
 
-// Updates that tensor ranks do together exchange in the compute lane.
+// Ranks that update a slab together along the tensor axis exchange parts in the
+// compute lane, so the host cannot update it.
 absl::Status CheckHostUpdates(const Layout& layout, const ProgramShape& shape) {
   for (int32_t s = 0; s < shape.slabs; ++s) {
     if (!HostUpdates(shape, s) || shape.update_exchanges.empty()) continue;

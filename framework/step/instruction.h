@@ -50,9 +50,9 @@ const char* ToString(Op op);
 enum class Lane : uint8_t {
   kCompute,
   kNetwork,       // collectives
-  kToNext,        // activations. If stages have several chunks, the last
-  kFromPrevious,  // stage's next is the first
-  kToPrevious,    // gradients of activations
+  kToNext,        // activations; if stages have several chunks, also from the
+  kFromPrevious,  // last stage to the first
+  kToPrevious,    // their gradients, the other way
   kFromNext,
   kIn,          // from the host, for visits: weights, slots
   kOut,         // back to the host: these, and gradients

@@ -16,8 +16,9 @@ struct LaneUse {
   double busy = 0;    // seconds of a step
   double hidden = 0;  // of these, while the compute lane is busy as well
   // The step from its begin to its end. A column's letter is what takes most of
-  // its time: '.' nothing; w, g, s copies of weights, gradients and state, a of
-  // activations; else the first letter of the instruction.
+  // its time: '.' nothing. On the bus: copies of w weights, u weights for
+  // updates, g gradients, s state, a activations. On other lanes: the first
+  // letter of the instruction.
   std::string picture;
 };
 

@@ -84,9 +84,9 @@ absl::Status CompareTransfers(const RankProgram& from, const RankProgram& to,
     if (k < received.size()) {
       const Instruction& there = to.program->instructions[received[k]];
       if (ToString(there) == ToString(expected)) continue;
-      wrong = absl::StrCat(" receives ", ToString(there),
-                           " there; what two ranks exchange has one order on "
-                           "both");
+      wrong =
+          absl::StrCat(" receives ", ToString(there),
+                       " there; what two ranks exchange has one order on both");
     }
     return absl::InvalidArgumentError(
         absl::StrCat(NameOf(from, sent[k]), ": rank ", to.rank, wrong));

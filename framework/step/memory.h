@@ -111,8 +111,9 @@ struct StepMemory {
 std::vector<Plane> PlanesOf(const ParamStore& store, PlaneSet set);
 
 // By layer, for ProgramShape::slot_class: the prologue, the classes of blocks
-// in the order of their first, the epilogue. Blocks are of one class if they
-// save equally much and are alike in `recompute` (by layer; empty: none).
+// in the order of their first, the epilogue. All blocks in `recompute` (by
+// layer; empty: none) are one class; others share one if they save equally
+// much.
 std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers,
                                  const std::vector<bool>& recompute = {});
 

@@ -1,5 +1,5 @@
-// The communicators of a store's slabs: a slab's group are the ranks that sum
-// its gradient and gather its weights together (LocalSlab::group), in their
+// The communicators of a store's slabs: a slab's group is the list of ranks
+// that sum its gradient and gather its weights together (LocalSlab::group), in
 // order. Slabs with the same ranks share a communicator; those of all ranks use
 // the world's.
 #pragma once

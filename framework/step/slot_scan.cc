@@ -56,7 +56,7 @@ class NumberPool {
   }
 
   std::set<int32_t> free_;
-  // By number: begins and ends of the stays of stored slots.
+  // By number: begins and ends of its stays, if the program stores slots.
   std::map<int32_t, std::map<int32_t, int32_t>> reserved_;
   int32_t size_ = 0;
 };

@@ -1,7 +1,7 @@
 // Slows the bus between the host and a device: a copy does not complete before
 // a link of a set latency and bandwidth would have done it. A testing aid for
-// the CPU, where both share one memory: it measures without a bus what copies
-// cost a step, and how much of them overlaps.
+// the CPU, where both share one memory: it lets us measure without a bus what
+// copies cost a step, and how much of them overlaps.
 //
 // The two ways do not disturb each other, but lanes that share a way do: a copy
 // has the way when earlier ones are through, except for their latency. Nothing

@@ -272,8 +272,7 @@ class StepChecker {
         });
     if (taken == apart_.end()) {
       return absl::StrCat(
-          "no such gradient is kept apart here: it comes once, "
-          "behind ",
+          "no such gradient is kept apart here: it comes once, behind ",
           Visit(Op::kBackward, i.layer, i.micro_batch));
     }
     apart_.erase(taken);

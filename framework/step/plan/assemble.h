@@ -32,8 +32,8 @@ using StageSchedule =
 //
 // A step: a unit is the visits of its layers, a kLoss behind the last forward,
 // and the kSend to the neighbour chunk if that is of another stage. The
-// prologue, whose input has no gradient, runs its backward whole, with the
-// first half of the blocks behind it.
+// prologue, whose input has no gradient, runs its backward whole, in the unit
+// with the first halves of its chunk's blocks.
 // Inputs are received one unit early: the kRecv of a unit stands before the
 // visits of the unit before it, so that it has its own memory and arrives while
 // they run. A slab's kReduce stands right behind the last backward that
