@@ -8,8 +8,8 @@
 //
 // The library is not thread-safe: every call here holds one process-wide mutex,
 // so objects may be used and destroyed on any thread. Objects are move-only and
-// close what they hold. If a process used the library here first, the library
-// does no cleanup at exit. The library's messages become part of the Status;
+// close what they hold. If a process first uses the library through this code,
+// the library does no cleanup at exit. Its messages become part of the Status;
 // nothing is printed. Verify the SHA-256 of a file that others wrote before
 // opening it: HDF5 may crash on a damaged file. It also reads missing data
 // (elements never written, sources of a virtual dataset that it cannot open) as

@@ -3,10 +3,11 @@
 // and offloading are rows of this table and nothing else. A Layout makes the
 // table; the caller gives the tiers (Layout::WithTiers).
 //
-// Under ZeRO-1 the state is sharded unless a group is one rank. If updates must
-// see whole tensors, a slab has one owner: the largest slab first, each goes to
-// the rank of its group that has least so far. The pieces of a logical slab go
-// to ranks that differ only along the tensor axis.
+// Under ZeRO-1 the state is sharded unless a group is one rank. A slab with
+// tensors that an update must see whole has one owner. These slabs are assigned
+// in order of size, the largest first, each to the rank of its group that has
+// least so far. The pieces of a logical slab go to ranks that differ only along
+// the tensor axis.
 #pragma once
 
 #include <cstdint>

@@ -127,8 +127,8 @@ absl::StatusOr<Plan> PlanFiles(std::vector<PlannedTensor> tensors,
   for (const PlannedTensor& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
       return Refused(tensor, tensor.name == "__metadata__"
-                                 ? "cannot have this name: the file format "
-                                   "reserves it"
+                                 ? "cannot have this name: "
+                                   "the file format reserves it"
                                  : "is there twice");
     }
     DELINK_ASSIGN_OR_RETURN(const int64_t size, PlannedBytes(tensor));
