@@ -90,7 +90,7 @@ class Stream {
   virtual Stream& underlying() { return *this; }
 };
 
-// In bytes; 0 where a device does not say.
+// In bytes; 0 if the device does not tell.
 struct DeviceMemory {
   int64_t total = 0;
   int64_t free = 0;   // now, as the driver counts, for all processes together

@@ -85,7 +85,7 @@ struct DatasetInfo {
 
 struct Rectangle;  // rectangles.h
 
-// What our attributes hold.
+// The types of attributes that Delink writes.
 using AttributeValue = std::variant<int64_t, double, std::string>;
 
 enum class ChildKind { kGroup, kDataset, kSoftLink, kOther };
@@ -149,7 +149,7 @@ class Dataset {
 // An open file.
 class File {
  public:
-  // Replaces what is at `path`.
+  // Creates a file, or replaces the one at `path`.
   static absl::StatusOr<File> Create(const std::string& path);
   // `parts`: virtual datasets may be over PARTS-00000.h5, PARTS-00001.h5 and so
   // on, regular files in the same folder. Over others, or without parts, they

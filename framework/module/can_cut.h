@@ -9,7 +9,7 @@
 
 namespace delink {
 
-// The first parameter that cannot be cut over so many ranks, or null.
+// The first parameter that cannot be cut over `ranks` ranks, or null.
 const ParamDecl* CannotBeCut(const ParamRegistry& registry, int64_t ranks);
 
 }  // namespace delink

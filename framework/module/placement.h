@@ -1,7 +1,7 @@
-// The placement table: for each slab where it is updated, and for each of its
-// planes its tier and whether it is sharded over the slab's group. ZeRO stages
-// and offloading are rows of this table and nothing else. A Layout makes the
-// table; the caller gives the tiers (Layout::WithTiers).
+// The placement table says where each slab is updated and, for each plane of a
+// slab, in which tier it is and whether it is sharded over the slab's group.
+// ZeRO stages and offloading are rows of this table and nothing else. A Layout
+// makes the table; the caller gives the tiers (Layout::WithTiers).
 //
 // Under ZeRO-1 the state is sharded unless a group is one rank. A slab with
 // tensors that an update must see whole has one owner. These slabs are assigned

@@ -32,14 +32,14 @@ absl::Status BadFile(const std::string& path, std::string_view what) {
                    "again, or write it with the safetensors library")));
 }
 
-// In quotes, and not longer than a person reads.
+// The name in quotes, cut to a readable length.
 std::string Quoted(std::string_view name) {
   constexpr size_t kLongest = 200;
   return absl::StrCat("'", std::string(name.substr(0, kLongest)),
                       name.size() > kLongest ? "..." : "", "'");
 }
 
-// Of a header, whose numbers are below 2^63.
+// The numbers of a list in a header; each must be below 2^63.
 absl::StatusOr<std::vector<int64_t>> NumbersOf(const json& list,
                                                const char* key) {
   const auto refused = [&] {

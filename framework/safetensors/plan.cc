@@ -26,7 +26,7 @@ absl::Status Refused(const PlannedTensor& tensor, std::string_view why) {
 }
 
 absl::StatusOr<int64_t> PlannedBytes(const PlannedTensor& tensor) {
-  // With room for what stands before it.
+  // Leaves room for the bytes before the tensor.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
   int64_t bytes = SizeOf(tensor.type);
   for (const int64_t extent : tensor.shape) {
@@ -67,7 +67,7 @@ std::string HeaderText(const Plan& plan, const std::vector<size_t>& order,
   return text;
 }
 
-// Adds a file of the tensors [first, last), which have so many bytes each.
+// Adds a file of the tensors [first, last); tensor i has bytes[i] bytes.
 absl::Status AddFile(size_t first, size_t last,
                      const std::vector<int64_t>& bytes, Plan& plan) {
   const std::vector<size_t> order = InOrder(plan, first, last);
