@@ -15,7 +15,7 @@ std::string Printable(std::string_view text) {
   };
   for (size_t i = 0; i < text.size(); ++i) {
     const uint8_t c = byte(i);
-    // Those from U+0080 are two bytes.
+    // Control characters from U+0080 on are two bytes.
     const bool two = c == 0xc2 && byte(i + 1) >= 0x80 && byte(i + 1) < 0xa0;
     if (two || c == 0x7f || (c < 0x20 && c != '\n' && c != '\t')) {
       shown += absl::StrFormat("\\u%04x", two ? byte(++i) : c);

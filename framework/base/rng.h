@@ -19,7 +19,7 @@ struct RngKey {
   uint32_t hi = 0;
 };
 
-// Of Philox4x32-10.
+// The constants of Philox4x32-10.
 inline constexpr int kPhiloxRounds = 10;
 inline constexpr uint32_t kPhiloxFactors[2] = {0xD2511F53, 0xCD9E8D57};
 constexpr RngKey NextPhiloxKey(RngKey key) {

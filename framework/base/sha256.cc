@@ -173,9 +173,8 @@ absl::StatusOr<std::vector<FileSum>> ReadSums(const std::string& dir) {
       int64_t bytes = 0;
       if (space == std::string::npos || line[1] != ' ' ||
           !absl::SimpleAtoi(line.substr(2, space - 2), &bytes)) {
-        return Damaged(path, absl::StrCat("line ", line_number,
-                                          " is not '# SIZE "
-                                          "NAME'"));
+        return Damaged(
+            path, absl::StrCat("line ", line_number, " is not '# SIZE NAME'"));
       }
       sizes[line.substr(space + 1)] = bytes;
       continue;

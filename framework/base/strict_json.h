@@ -10,7 +10,8 @@
 namespace delink {
 
 // InvalidArgument if the text is no JSON, has a key twice in one object or is
-// nested too deeply. The error does not name the file; the caller adds it.
+// nested too deeply. The error says what is wrong and where in the text; the
+// caller adds the name of the file.
 absl::StatusOr<nlohmann::json> ParseStrictJson(std::string_view text);
 
 }  // namespace delink

@@ -3,9 +3,9 @@
 // A device hands out memory, streams and events, and copies bytes. It knows no
 // kernels: these are tables of functions (layers/kernels).
 //
-// Asynchrony: every call that takes a Stream runs after all earlier work of
-// that stream, and may return before its work is done. A backend whose streams
-// run synchronously (cpu, meta) satisfies this trivially.
+// Asynchrony: the work of a call that takes a Stream runs after all earlier
+// work of that stream. The call may return before its work is done. A backend
+// whose streams run synchronously (cpu, meta) satisfies this trivially.
 // Memory: host code never dereferences what Allocate returned, whatever the
 // device; it moves bytes with CopyToHost and CopyFromHost only.
 // Threads: Device is thread-safe; a Stream or an Event belongs to one thread at
@@ -90,7 +90,7 @@ class Stream {
   virtual Stream& underlying() { return *this; }
 };
 
-// In bytes; 0 where a device does not say.
+// In bytes; 0 if the device does not tell.
 struct DeviceMemory {
   int64_t total = 0;
   int64_t free = 0;   // now, as the driver counts, for all processes together

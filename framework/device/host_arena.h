@@ -25,10 +25,11 @@ namespace delink {
 
 class HostArena {
  public:
-  // Of `bytes`, for copies from and to `device`, which it must not outlive; not
-  // initialised. For a GPU it is pinned. If the driver refuses, it is other
-  // memory, and a line of the log says so, and what to set. For the CPU it is
-  // ordinary memory. ResourceExhausted: `bytes` exceeds the machine's memory.
+  // An arena of `bytes` for copies from and to `device`, which it must not
+  // outlive; not initialised. For a GPU it is pinned. If the driver refuses, it
+  // is other memory, and a line of the log says so, and what to set. For the
+  // CPU it is ordinary memory. ResourceExhausted: `bytes` exceeds the machine's
+  // memory.
   static absl::StatusOr<std::unique_ptr<HostArena>> Create(Device& device,
                                                            int64_t bytes);
 
@@ -42,7 +43,7 @@ class HostArena {
 
   bool pinned() const { return pinned_; }
   int64_t bytes() const { return bytes_; }
-  // Of these, to the end of the last piece.
+  // Bytes up to the end of the last piece.
   int64_t used() const;
   // Pieces, in the bytes that were asked for.
   const MemoryLedger& ledger() const { return ledger_; }

@@ -8,8 +8,8 @@
 //
 // The library is not thread-safe: every call here holds one process-wide mutex,
 // so objects may be used and destroyed on any thread. Objects are move-only and
-// close what they hold. If a process used the library here first, the library
-// does no cleanup at exit. The library's messages become part of the Status;
+// close what they hold. If a process first uses the library through this code,
+// the library does no cleanup at exit. Its messages become part of the Status;
 // nothing is printed. Verify the SHA-256 of a file that others wrote before
 // opening it: HDF5 may crash on a damaged file. It also reads missing data
 // (elements never written, sources of a virtual dataset that it cannot open) as
@@ -85,7 +85,7 @@ struct DatasetInfo {
 
 struct Rectangle;  // rectangles.h
 
-// What our attributes hold.
+// The types of attributes that Delink writes.
 using AttributeValue = std::variant<int64_t, double, std::string>;
 
 enum class ChildKind { kGroup, kDataset, kSoftLink, kOther };
@@ -149,7 +149,7 @@ class Dataset {
 // An open file.
 class File {
  public:
-  // Replaces what is at `path`.
+  // Creates a file, or replaces the one at `path`.
   static absl::StatusOr<File> Create(const std::string& path);
   // `parts`: virtual datasets may be over PARTS-00000.h5, PARTS-00001.h5 and so
   // on, regular files in the same folder. Over others, or without parts, they

@@ -21,8 +21,9 @@ class Binder {
   // and Param::rest() at further rows in another slab. If `written` is given,
   // points them at their gradients too; (*written)[i] says whether the gradient
   // of slabs_of_layer(layer)[i] already holds contributions of this step. If
-  // (*gradients)[i] is given and not null, slab i's gradient is written to that
-  // address (of the plane's size, in the slab's order) instead of its plane.
+  // `gradients` is given and (*gradients)[i] is not null, the gradient of that
+  // slab is written to this address (of the plane's size, in the slab's order)
+  // instead of its plane.
   void Bind(int layer, const std::vector<bool>* written,
             const std::vector<void*>* gradients = nullptr);
   // After a backward of the layer bound last: zeroes the gradients in its slabs

@@ -1,6 +1,6 @@
 // Whether parameters can be cut over ranks of the tensor axis as a layout cuts
-// them (layout.h): between heads, with as many heads on each rank, or with each
-// head on as many ranks (Split::kOut).
+// them (layout.h): between heads. Each rank must have the same number of heads
+// or, for Split::kOut only, each head the same number of ranks.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace delink {
 
-// The first parameter that cannot be cut over so many ranks, or null.
+// The first parameter that cannot be cut over `ranks` ranks, or null.
 const ParamDecl* CannotBeCut(const ParamRegistry& registry, int64_t ranks);
 
 }  // namespace delink

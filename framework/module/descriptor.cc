@@ -416,7 +416,8 @@ absl::Status CutIntoPieces(const CopyStep& step, int64_t most,
   const Rect& all = step.from.rect;
   const int64_t width = std::min(most, all.columns);
   const int64_t height = most / width;
-  // A range may begin inside a grain: the first piece is then so much shorter.
+  // Pieces of a range end at multiples of `height`; if the range begins between
+  // two of these, its first piece is shorter.
   const int64_t behind =
       grain.size > 1 ? (grain.first + step.to.front().extent.offset) % height
                      : 0;

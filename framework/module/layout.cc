@@ -16,7 +16,7 @@
 namespace delink {
 namespace {
 
-// By place.
+// The visited layers, by place.
 std::vector<int> VisitedLayers(const SharingMap& sharing, int blocks) {
   std::vector<int> layers = {0};
   for (const int block : sharing.VisitedOf(blocks)) {

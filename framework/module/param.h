@@ -84,8 +84,8 @@ class Param {
   // them too (ParamSpec::unit); null: there are no more rows.
   Param* rest() const { return rest_.get(); }
 
-  // For the executor. `written`: the gradient already holds contributions of
-  // this step.
+  // Called by the executor. `written`: the gradient already holds
+  // contributions of this step.
   void Bind(const Tensor& weight, const Tensor& grad, bool written) {
     weight_ = weight;
     grad_ = grad;

@@ -180,7 +180,7 @@ absl::Status ParamStore::AllocatePlanes() {
       const int64_t bytes = this->bytes(slab, plane);
       PlaneMemory& memory = At(planes_, p).emplace_back();
       if (PlacementOf(placement(slab), plane).tier != Tier::kDevice) {
-        if (host_ == nullptr) continue;  // what is planned takes none
+        if (host_ == nullptr) continue;  // a meta device takes none
         DELINK_ASSIGN_OR_RETURN(
             memory.home, host_->Take(bytes, absl::StrCat(NameOf(plane), " of ",
                                                          slabs_[s].name)));

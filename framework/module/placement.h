@@ -1,12 +1,13 @@
-// The placement table: for each slab where it is updated, and for each of its
-// planes its tier and whether it is sharded over the slab's group. ZeRO stages
-// and offloading are rows of this table and nothing else. A Layout makes the
-// table; the caller gives the tiers (Layout::WithTiers).
+// The placement table says where each slab is updated and, for each plane of a
+// slab, in which tier it is and whether it is sharded over the slab's group.
+// ZeRO stages and offloading are rows of this table and nothing else. A Layout
+// makes the table; the caller gives the tiers (Layout::WithTiers).
 //
-// Under ZeRO-1 the state is sharded unless a group is one rank. If updates must
-// see whole tensors, a slab has one owner: the largest slab first, each goes to
-// the rank of its group that has least so far. The pieces of a logical slab go
-// to ranks that differ only along the tensor axis.
+// Under ZeRO-1 the state is sharded unless a group is one rank. A slab with
+// tensors that an update must see whole has one owner. These slabs are assigned
+// in order of size, the largest first, each to the rank of its group that has
+// least so far. The pieces of a logical slab go to ranks that differ only along
+// the tensor axis.
 #pragma once
 
 #include <cstdint>

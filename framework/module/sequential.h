@@ -1,5 +1,5 @@
-// Sequential: a model as a sequence of layers: a prologue, blocks and an
-// epilogue. It knows nothing of execution order, ranks, memory or sharing.
+// Sequential: a model as a sequence of layers (a prologue, blocks and an
+// epilogue). It knows nothing of execution order, ranks, memory or sharing.
 //
 //   ParamRegistry registry;
 //   Sequential model{Scope(registry)};

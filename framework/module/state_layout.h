@@ -37,8 +37,8 @@ StateLayout LayOutState(const LocalSlab& local, const ParamRegistry& registry,
 // Bytes of a value.
 int64_t SizeOf(StateStorage storage, DType exact);
 
-// The number of scales: that of blocks in which elements [begin, end) of a slab
-// lie.
+// The number of scales of elements [begin, end) of a slab: one for each block
+// that has any of them.
 int64_t ScalesOf(int64_t begin, int64_t end);
 
 }  // namespace delink

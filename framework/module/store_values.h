@@ -39,13 +39,14 @@ class StoreValues final : public ValueSource, public ValueSink {
 
   Descriptor Wants(const Field& field,
                    const LogicalTensor& tensor) const override;
-  // A block for 8-bit state, but 1 if the parameter is cut along the tensor
-  // axis: its blocks are then not those of the whole slab. In that case, and if
-  // the other end's layout cuts blocks, a block is written once it is complete.
-  // Until then its values are on the host in f32, at most a tensor's.
+  // A block for 8-bit state; but 1 if tensor parallelism cuts the parameter or
+  // moves it in its slab, so that its blocks are not those of the whole slab.
+  // With a grain of 1, and if the other end's layout cuts blocks, a block is
+  // written once it is complete. Until then its values are on the host in f32,
+  // at most a tensor's.
   int64_t grain(const Field& field, const LogicalTensor& tensor) const override;
-  // The extent may be of another rank. 8-bit state that is cut along the tensor
-  // axis is not changed.
+  // The extent may be of another rank. 8-bit state whose grain is 1 is not
+  // changed.
   void AsKept(const Field& field, const LogicalTensor& tensor,
               const Extent& extent, void* values) const override;
   absl::Status Write(const Field& field, const LogicalTensor& tensor,

@@ -62,8 +62,9 @@ class ValueSink {
   // order of pieces does not matter.
   virtual absl::Status Write(const Field& field, const LogicalTensor& tensor,
                              const Extent& extent, const void* values) = 0;
-  // The same without host memory, if both extents are on this rank. Returns
-  // false, with nothing done, if that is not possible.
+  // The same without host memory, for extents that are both on this rank. They
+  // are whole, not cut into pieces. Returns false, with nothing done, if that
+  // is not possible.
   virtual bool Copy(ValueSource& source, const Field& field,
                     const LogicalTensor& from, const Extent& extent,
                     const LogicalTensor& to, const Extent& target);

@@ -4,7 +4,7 @@
 // State: m and v, zero before the first update. AdamWConfig::moments can store
 // them in fewer bits:
 //   kBF16    those of matrices in bf16, rounded stochastically. Without that, v
-//            would stop to change once a step changes it by less than 1 part in
+//            would stop changing once a step changes it by less than 1 part in
 //            512 (with beta2 = 0.999 from the start)
 //   kBlock8  those of blocks' matrices in 8 bits a value and an f32 for each
 //            256 (Dettmers et al., arXiv 2110.02861)

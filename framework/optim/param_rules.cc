@@ -62,8 +62,7 @@ absl::Status NoMatchError(const ParamRegistry& registry,
   if (own != nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "'", pattern,
-        "' matches only parameters that an earlier group matches "
-        "(such as ",
+        "' matches only parameters that an earlier group matches (such as ",
         own->name, "), and the first matching group counts; move it up"));
   }
   if (tied != nullptr) {
@@ -152,7 +151,7 @@ absl::Status ParamRules::CheckSharing(const ParamRegistry& registry, int blocks,
     return absl::InvalidArgumentError(
         absl::StrCat(registry.decl(at->second).name, " and ", decl.name,
                      " share weights, but groups give them ", difference,
-                     "; give layers that share weights the same"));
+                     "; give layers that share weights the same values"));
   }
   return absl::OkStatus();
 }

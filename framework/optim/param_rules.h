@@ -46,7 +46,7 @@ class ParamRules {
       const ParamRegistry& registry, const Hyper& all,
       const std::vector<HyperGroup>& groups, size_t* wrong);
 
-  // Of declaration number `decl` of the registry.
+  // The values for declaration number `decl` of the registry.
   Hyper HyperOf(const ParamRegistry& registry, int decl) const;
   // The number of the group that counts for it; -1: none.
   int GroupOf(int decl) const {

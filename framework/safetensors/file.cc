@@ -32,21 +32,19 @@ absl::Status BadFile(const std::string& path, std::string_view what) {
                    "again, or write it with the safetensors library")));
 }
 
-// In quotes, and not longer than a person reads.
+// The name in quotes, cut to a readable length.
 std::string Quoted(std::string_view name) {
   constexpr size_t kLongest = 200;
   return absl::StrCat("'", std::string(name.substr(0, kLongest)),
                       name.size() > kLongest ? "..." : "", "'");
 }
 
-// Of a header, whose numbers are below 2^63.
+// The numbers of a list in a header; each must be below 2^63.
 absl::StatusOr<std::vector<int64_t>> NumbersOf(const json& list,
                                                const char* key) {
   const auto refused = [&] {
-    return absl::InvalidArgumentError(
-        absl::StrCat(key,
-                     " is not a list of whole numbers from 0 to 2^63 - "
-                     "1"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        key, " is not a list of whole numbers from 0 to 2^63 - 1"));
   };
   if (!list.is_array()) return refused();
   std::vector<int64_t> numbers;
@@ -75,8 +73,7 @@ absl::StatusOr<int64_t> BytesOf(const Entry& entry) {
 absl::StatusOr<Entry> EntryOf(const std::string& name, const json& value) {
   if (!value.is_object()) {
     return absl::InvalidArgumentError(
-        "is no object of dtype, shape and "
-        "data_offsets");
+        "is no object of dtype, shape and data_offsets");
   }
   for (const auto& [key, ignored] : value.items()) {
     if (key != "dtype" && key != "shape" && key != "data_offsets") {
@@ -103,7 +100,7 @@ absl::StatusOr<Entry> EntryOf(const std::string& name, const json& value) {
                           NumbersOf(value["data_offsets"], "data_offsets"));
   if (offsets.size() != 2 || offsets[0] > offsets[1]) {
     return absl::InvalidArgumentError(
-        "data_offsets are not a begin and an end that is not before it");
+        "data_offsets are not a begin and an end, or the end is first");
   }
   entry.begin = offsets[0];
   entry.end = offsets[1];
@@ -168,8 +165,8 @@ absl::Status File::ReadHeader() {
   if (std::memcmp(&length, "version ", kLengthBytes) == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         path(),
-        ": is a Git LFS pointer, not the weights; fetch the file itself (git "
-        "lfs pull)"));
+        ": is a Git LFS pointer, not the weights; fetch the file itself "
+        "(git lfs pull)"));
   }
   if (length > static_cast<uint64_t>(kLongestHeader)) {
     return BadFile(path(), absl::StrCat("its header would be ", length,

@@ -64,7 +64,7 @@ class File {
  private:
   explicit File(RandomAccessFile file) : file_(std::move(file)) {}
   absl::Status ReadHeader();
-  // Of a header; where the data end.
+  // Reads the entries of a header; returns where the data end.
   absl::StatusOr<int64_t> ReadEntries(std::string_view text);
 
   RandomAccessFile file_;

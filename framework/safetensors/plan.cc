@@ -26,7 +26,7 @@ absl::Status Refused(const PlannedTensor& tensor, std::string_view why) {
 }
 
 absl::StatusOr<int64_t> PlannedBytes(const PlannedTensor& tensor) {
-  // With room for what stands before it.
+  // Leaves room for the bytes before the tensor.
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max() / 2;
   int64_t bytes = SizeOf(tensor.type);
   for (const int64_t extent : tensor.shape) {
@@ -67,7 +67,7 @@ std::string HeaderText(const Plan& plan, const std::vector<size_t>& order,
   return text;
 }
 
-// Adds a file of the tensors [first, last), which have so many bytes each.
+// Adds a file of the tensors [first, last); tensor i has bytes[i] bytes.
 absl::Status AddFile(size_t first, size_t last,
                      const std::vector<int64_t>& bytes, Plan& plan) {
   const std::vector<size_t> order = InOrder(plan, first, last);
@@ -127,8 +127,8 @@ absl::StatusOr<Plan> PlanFiles(std::vector<PlannedTensor> tensors,
   for (const PlannedTensor& tensor : tensors) {
     if (!names.insert(tensor.name).second) {
       return Refused(tensor, tensor.name == "__metadata__"
-                                 ? "cannot have this name: the file format "
-                                   "reserves it"
+                                 ? "cannot have this name: "
+                                   "the file format reserves it"
                                  : "is there twice");
     }
     DELINK_ASSIGN_OR_RETURN(const int64_t size, PlannedBytes(tensor));

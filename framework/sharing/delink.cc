@@ -170,7 +170,7 @@ class Switch {
   StatePolicy policy_;
   Communicator& comm_;
   StoreValues old_values_, new_values_;
-  // By slab and parameter; no links.
+  // By slab and parameter, without links.
   std::map<std::pair<int, size_t>, const LogicalTensor*> old_tensors_;
 };
 

@@ -25,7 +25,8 @@ struct SwitchPolicyConfig {
   int64_t window = 100;  // steps, 2 or more
 };
 
-// Of the layers that share, from one probe, summed over slabs and ranks.
+// How far the gradients of layers that share agree in one probe, summed over
+// slabs and ranks.
 struct Agreement {
   double together = 0;  // |sum of g_l|^2
   double apart = 0;     // sum of |g_l|^2
@@ -78,7 +79,7 @@ class SwitchPolicy {
 
  private:
   void Trim();
-  // Of steps with a loss.
+  // Counts only steps with a loss.
   bool WindowIsFull() const;
 
   SwitchPolicyConfig config_;

@@ -15,8 +15,9 @@ namespace {
 // 0 if the rate is not known.
 double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
-// Of the elements that this rank updates: the gradient is read, state is read
-// and written, the weight is written, and read unless there is a whole master.
+// Bytes that an update of this rank's elements reads and writes: the gradient
+// is read, state is read and written, the weight is written, and read unless
+// there is a whole master.
 double UpdateBytes(const ParamStore& store, int slab) {
   const auto size = [&](Plane plane) {
     return static_cast<double>(SizeOf(store.dtype(plane)));
@@ -31,8 +32,8 @@ double UpdateBytes(const ParamStore& store, int slab) {
          2 * state;
 }
 
-// Of an update on the host: also the gradient that arrived and the weight that
-// leaves.
+// Bytes that host memory moves for an update on the host: also the gradient
+// that arrives and the weight that leaves.
 double HostUpdateBytes(const ParamStore& store, int slab) {
   const double crossing = SizeOf(store.dtype(Plane::kGradient)) +
                           SizeOf(store.dtype(Plane::kWeight));

@@ -91,7 +91,7 @@ class Resident {
       for (const PlaneSet planes : kAllPlaneSets) {
         if (updates && HostUpdates(bare_.shape, at.slab)) home(planes, at.slab);
       }
-      // The copies of such an update fetch the weights from the host.
+      // Such an update fetches the weights from the host into its own copy.
       if (updates && UpdatedSet(bare_.shape, at.slab) == PlaneSet::kUpdated) {
         home(PlaneSet::kWeight, at.slab);
       }

@@ -10,7 +10,7 @@
 namespace delink {
 namespace {
 
-// Of a visit.
+// The slot of one visit.
 struct Slot {
   int32_t layer = -1, micro_batch = -1;
   friend bool operator==(const Slot&, const Slot&) = default;

@@ -68,9 +68,8 @@ class Reader {
   double Rate(const ReadJson& json, const char* key) {
     const double rate = json.at(key);
     if (!std::isfinite(rate) || rate <= 0) {
-      damage_ = absl::StrCat(key, " is ", rate,
-                             ", but must be above 0 and "
-                             "finite");
+      damage_ =
+          absl::StrCat(key, " is ", rate, ", but must be above 0 and finite");
     }
     return rate;
   }

@@ -66,7 +66,7 @@ struct MachineRates {
   std::vector<MatmulRate> matmul;  // on the device
   std::vector<UpdateRate> updates;
 
-  // 0 where it was not measured.
+  // 0 if it was not measured.
   double FlopsOf(DType dtype) const;
   double ParamsPerSecond(UpdatePlace place, const ParamForms& forms) const;
 };

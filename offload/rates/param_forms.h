@@ -8,8 +8,8 @@
 
 namespace delink::offload {
 
-// Of AdamW under run.precision, run.gradients, run.master and
-// optimizer.moments. f32 weights are their own master (kWhole).
+// The forms of AdamW as run.precision, run.gradients, run.master and
+// optimizer.moments set them. f32 weights are their own master (kWhole).
 struct ParamForms {
   DType weights = DType::kBF16;    // or kF32
   DType gradients = DType::kBF16;  // or kF32
@@ -21,7 +21,7 @@ struct ParamForms {
 // Bytes per parameter, for AdamW; other optimizers have other moments.
 struct ParamBytes {
   double weight = 0;
-  // Of these an update reads so many: none if a whole master is beside them.
+  // The bytes of `weight` that an update reads: 0 if there is a whole master.
   double weight_read = 0;
   double master = 0;  // beside the weight
   double moments = 0;

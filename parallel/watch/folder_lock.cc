@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<FolderLock>> FolderLock::Take(
       return FolderInUse(folder, who);
     }
     if (error == 0 && !IsStillAt(file, AT_FDCWD, path.c_str())) {
-      // In a folder that has been renamed meanwhile nothing of this stays.
+      // If the folder was renamed meanwhile, leave no lock file in it.
       if (IsStillAt(file, opened, kLock)) ::unlinkat(opened, kLock, 0);
       ::close(file);
       continue;

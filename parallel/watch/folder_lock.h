@@ -21,8 +21,8 @@ namespace delink {
 
 class FolderLock {
  public:
-  // Makes the folder if it does not exist. AlreadyExists, with the process's
-  // name: another process holds the lock.
+  // Makes the folder if it does not exist. AlreadyExists: another process holds
+  // the lock; the error says which.
   static absl::StatusOr<std::unique_ptr<FolderLock>> Take(
       const std::string& folder);
   FolderLock(const FolderLock&) = delete;

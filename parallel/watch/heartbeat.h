@@ -64,7 +64,7 @@ class Heartbeat {
              std::string_view what) const;
 
   std::array<int64_t, 2> counts_ = {};  // by lane
-  // Of compute's thread: what it does when it does not wait.
+  // Used by compute's thread only: what it does when it does not wait.
   std::string doing_;
   bool waits_ = false;
   std::atomic<std::thread::id> compute_thread_;

@@ -66,7 +66,7 @@ void LetWritesFail() {
 void EndOfBrokenPipe() {
   signal(SIGPIPE, SIG_DFL);
   raise(SIGPIPE);
-  std::abort();  // only where it is blocked
+  std::abort();  // reached only if SIGPIPE is blocked
 }
 
 int StopSignal() { return stop_signal; }

@@ -96,7 +96,7 @@ std::string Accuse(const std::vector<Suspect>& ranks,
   return text;
 }
 
-// What the culprits keep another living rank from: one that waits, if any does.
+// Where a living rank that is no culprit was: one that waits, if any does.
 std::string Kept(const std::vector<Suspect>& ranks,
                  const std::vector<int>& culprits) {
   std::vector<int> living =

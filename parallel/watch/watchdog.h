@@ -92,7 +92,7 @@ class Watchdog {
   const Options options_;
   const std::unique_ptr<Heartbeat> heartbeat_;
 
-  // Of the thread.
+  // Used by the watchdog's thread only.
   int64_t begun_ = 0;           // as last seen
   Clock::time_point progress_;  // when that changed
   Clock::time_point last_tick_, last_look_;

@@ -9,10 +9,10 @@
 
 namespace delink {
 
-// A stream of `device`, which is a CPU. The pool outlives the stream and serves
-// no other thread meanwhile. Results do not depend on the pool: kernels divide
-// their work as always. Only optimizers' kernels use it (framework/optim/cpu);
-// others run as on any stream.
+// A stream of `device`, which is a CPU. The pool must outlive the stream and
+// serve no other thread meanwhile. Results do not depend on the pool: kernels
+// divide their work as always. Only optimizers' kernels use it
+// (framework/optim/cpu); others run as on any stream.
 std::unique_ptr<Stream> NewPooledStream(Device& device, ThreadPool& pool);
 
 // Null if the stream has none.

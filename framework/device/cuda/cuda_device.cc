@@ -434,8 +434,7 @@ absl::StatusOr<std::unique_ptr<Device>> NewCudaDevice(int ordinal) {
     return absl::UnavailableError(absl::StrCat(
         "CUDA device ", ordinal, " (", facts.name, ") cannot be used: ",
         cudaGetErrorName(error), ": ", cudaGetErrorString(error),
-        "; does another program use it "
-        "exclusively?"));
+        "; does another program use it exclusively?"));
   }
   return std::make_unique<CudaDevice>(ordinal, std::move(facts),
                                       static_cast<int64_t>(total - free));

@@ -52,8 +52,8 @@ absl::Status NoDevices(int error) {
   }
   if (code == cudaErrorNoDevice || code == cudaSuccess) {
     return absl::UnavailableError(
-        absl::StrCat("this machine has an NVIDIA driver, but shows no CUDA "
-                     "device",
+        absl::StrCat("this machine has an NVIDIA driver, but shows no "
+                     "CUDA device",
                      Visible(), kOnCpu));
   }
   return absl::FailedPreconditionError(

@@ -28,8 +28,8 @@ void Launch(void (*kernel)(P...), dim3 grid, dim3 block, int64_t shared_bytes,
   // Makes the stream's device the thread's current one.
   const StreamInfo& info = InfoOf(stream);
   const void* const function = reinterpret_cast<const void*>(kernel);
-  // A kernel must ask for more than 48 KiB, its static arrays included; these
-  // are small.
+  // A kernel that uses more than 48 KiB, static arrays included, must ask for
+  // it. Static arrays are small, so this asks from 32 KiB of dynamic memory on.
   if (shared_bytes > 32 * 1024) {
     DELINK_CUDA_CHECK(cudaFuncSetAttribute(
         function, cudaFuncAttributeMaxDynamicSharedMemorySize,

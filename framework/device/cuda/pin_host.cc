@@ -13,7 +13,7 @@ namespace delink::cuda {
 namespace {
 
 constexpr int64_t kPage = 4096;
-// For less, the driver pins, which is as fast.
+// The driver allocates and pins smaller blocks, which is as fast.
 constexpr int64_t kTouchedFrom = 32 * kHugePage;
 constexpr unsigned kMostThreads = 32;
 

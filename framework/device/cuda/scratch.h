@@ -8,7 +8,7 @@
 
 namespace delink::cuda {
 
-// Of each stream.
+// The bytes of each stream's scratch.
 inline constexpr int64_t kScratchBytes = int64_t{32} << 20;
 
 // The most dynamic shared memory of a thread block: two such blocks still fit

@@ -212,7 +212,7 @@ struct Tiles {
     if (store.past_caches) PastCachesDone();
   }
 
-  // Prefetches what n elements from `at` on will need kAhead elements later.
+  // Prefetches the planes of the n elements that begin kAhead after `at`.
   [[gnu::always_inline]] void AskAhead(int64_t at, int64_t n) const {
     const int64_t ahead = at + kAhead;
     if (ahead + n > a.n) return;
@@ -237,9 +237,9 @@ struct Tiles {
   }
 
   // For 32-bit masters and moments M, float or bf16: one loop reads the planes
-  // and writes to them or, with non-temporal stores, to a tile. Then a whole
-  // tile is prefetched and stored at once; else a few lines are prefetched
-  // while others are computed.
+  // and writes to them or, with non-temporal stores, to a tile. With these a
+  // whole tile is prefetched and stored at once; without them a few lines are
+  // prefetched while others are computed.
   template <MasterForm kMaster, typename M, bool kPast>
   [[gnu::always_inline]] void UpdateAtOnce(int64_t at, int64_t n) const {
     constexpr bool kSplit = kMaster == MasterForm::kSplit;

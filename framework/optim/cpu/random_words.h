@@ -121,7 +121,7 @@ DELINK_TARGET_AVX2 inline void PhiloxWordsByAvx2(RngKey begin,
                                         _mm256_slli_epi64(x1[j], 32));
       const __m256i b = _mm256_or_si256(_mm256_and_si256(x2[j], lower),
                                         _mm256_slli_epi64(x3[j], 32));
-      // Of counters 0 and 2, of 1 and 3.
+      // The words of counters 0 and 2, and of 1 and 3.
       const __m256i even = _mm256_unpacklo_epi64(a, b);
       const __m256i odd = _mm256_unpackhi_epi64(a, b);
       auto* const to =
