@@ -48,8 +48,8 @@ class Corpus {
   const std::string& tokenizer_kind() const;
   const std::string& tokenizer_bytes() const;  // for LoadTokenizer
 
-  // SHA-256 over tokens, document boundaries and tokenizer. It does not depend
-  // on the sharding.
+  // SHA-256 over tokens, document boundaries and tokenizer. It is equal exactly
+  // for equal corpora and does not depend on the sharding.
   const std::string& digest() const;
 
   absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer() const;

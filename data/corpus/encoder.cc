@@ -19,8 +19,8 @@ absl::Status Changed() {
       "nothing writes to its files");
 }
 
-// Cuts after the line that ends within `slack` bytes of `at`, if there is one
-// in the piece, else at `at`; never at the very start of a document.
+// Cuts after the first line that ends at most `slack` bytes after `at`, if the
+// piece goes on after it, else at `at`; never at the very start of a document.
 size_t CutAt(std::string_view piece, size_t at, int64_t slack, bool begins) {
   const size_t newline = piece.find('\n', at);
   if (newline != std::string_view::npos && newline + 1 < piece.size() &&

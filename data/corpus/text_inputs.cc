@@ -96,8 +96,8 @@ absl::StatusOr<Expansion> Expand(const std::string& input) {
     } else if (!fs::is_regular_file(status)) {
       return absl::InvalidArgumentError(absl::StrCat(
           path,
-          ": not a file; inputs are read more than once, so send the output "
-          "of a pipe to standard input and give - as the input"));
+          ": not a file; inputs are read more than once, so send the output of "
+          "a pipe to standard input and give - as the input"));
     } else {
       all.files.push_back({.path = path, .named = true});
     }

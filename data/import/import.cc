@@ -38,8 +38,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> ChooseTokenizer(
   if (options.vocab < 1 || options.vocab >= kLargestVocab) {
     return absl::InvalidArgumentError(
         absl::StrCat("--vocab ", options.vocab,
-                     ": without --tokenizer give the number of "
-                     "ids, from 1 to ",
+                     ": without --tokenizer give the number of ids, from 1 to ",
                      kLargestVocab - 1));
   }
   if (end >= options.vocab) {

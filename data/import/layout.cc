@@ -36,9 +36,9 @@ absl::StatusOr<TokenFormat> FormatOf(const std::string& path,
   if (!options.dtype.empty()) return TokenFormat::kRaw;
   return BadTokenFile(
       path,
-      "wrong magic: not a token file of Megatron (.bin beside its .idx), "
-      "llm.c or NumPy (.npy); if it holds nothing but ids, give their type "
-      "with --dtype");
+      "wrong magic: not a token file of Megatron (.bin beside its .idx), llm.c "
+      "or NumPy (.npy); if it holds nothing but ids, give their type with "
+      "--dtype");
 }
 
 absl::StatusOr<TokenLayout> ReadRawLayout(const std::string& path,

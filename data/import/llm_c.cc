@@ -55,8 +55,8 @@ absl::StatusOr<TokenLayout> ReadLlmCLayout(const std::string& path) {
   return BadTokenFile(
       path,
       absl::StrCat("magic ", Number(head, 0), ", version ", Number(head, 1),
-                   " is no token file of llm.c: those have 20240520, 1 "
-                   "or 20240801, 7; give one of them"));
+                   " is no token file of llm.c: those have 20240520, 1 or "
+                   "20240801, 7; give one of them"));
 }
 
 }  // namespace delink

@@ -39,8 +39,8 @@ absl::StatusOr<TokenElement> TypeOf(const std::string& path, int64_t code) {
       break;
   }
   return BadTokenFile(path, absl::StrCat("type ", code,
-                                         " is none of Megatron's; the index "
-                                         "is damaged: write it again"));
+                                         " is none of Megatron's; the index is "
+                                         "damaged: write it again"));
 }
 
 class Index {
@@ -100,8 +100,8 @@ class Index {
             path_,
             absl::StrCat("sequence ", i, " is ", count, " tokens at byte ",
                          offset, ", but those before end at byte ", end,
-                         ": sequences must follow each other; write the "
-                         "pair again with Megatron's tools"));
+                         ": sequences must follow each other; write the pair "
+                         "again with Megatron's tools"));
       }
       if (count > (size - offset) / ByteSize(type_)) {
         return NotOnePair(bin, size,
@@ -124,8 +124,8 @@ class Index {
                           const std::string& what) const {
     return BadTokenFile(
         path_, absl::StrCat(what, ", but ", bin, " has ", size,
-                            " bytes; the two are not a pair, or one is "
-                            "cut short: fetch both again"));
+                            " bytes; the two are not a pair, or one is cut "
+                            "short: fetch both again"));
   }
   int64_t At(TokenElement type, int64_t begin, int64_t i) const {
     return NumberAt(type, bytes_,

@@ -19,8 +19,8 @@ absl::Status ReadAll(InputFile& file, const std::string& path, char* buffer,
   if (got == size) return absl::OkStatus();
   return absl::AbortedError(absl::StrCat(
       path,
-      ": became shorter while it was read; import it again once nothing "
-      "writes to it"));
+      ": became shorter while it was read; import it again once nothing writes "
+      "to it"));
 }
 
 }  // namespace

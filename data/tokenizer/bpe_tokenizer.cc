@@ -65,8 +65,8 @@ absl::StatusOr<int32_t> BeginOfSequence(const TokenizerSpec& spec,
   return absl::InvalidArgumentError(
       absl::StrCat(name, ": puts \"", begin,
                    "\" in front of a text, but that is none of its special "
-                   "tokens; fix bos_token of tokenizer_config.json, or set "
-                   "its add_bos_token to false"));
+                   "tokens; fix bos_token of tokenizer_config.json, or set its "
+                   "add_bos_token to false"));
 }
 
 std::vector<Bpe::Merge> MergesExceptTo(int32_t begin, int32_t end,

@@ -4,7 +4,9 @@
 // add_bos_token of tokenizer_config.json decides whether a token precedes each
 // text. If it is missing, a tokenizer.json has one if its post_processor puts
 // one there, and a tokenizer.model has one if tokenizer_class is Llama's or
-// Gemma's, or missing. The token is bos_token, or that of the post_processor.
+// Gemma's, or missing. With add_bos_token or a tokenizer.model the token is
+// bos_token (<s> if a tokenizer.model's folder names none), else that of the
+// post_processor.
 //
 // The end of a document in a tokenizer.json is eos_token if that ends plain
 // text (bpe_tokenizer.h), else the first token that does, else eos_token: chat

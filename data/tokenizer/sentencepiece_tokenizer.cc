@@ -95,8 +95,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Load(
   if (!error.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(
         name, ": not a tokenizer: ", error,
-        "; give a SentencePiece .model file or a tokenizer.json, or train "
-        "one with --train-tokenizer"));
+        "; give a SentencePiece .model file or a tokenizer.json, or train one "
+        "with --train-tokenizer"));
   }
   tokenizer->serialized_ = std::move(bytes);
   DELINK_RETURN_IF_ERROR(tokenizer->ReadPieces(name));
@@ -166,8 +166,8 @@ absl::Status SentencePieceTokenizer::FindBegin(const SpecialTokens& special,
   return absl::InvalidArgumentError(
       absl::StrCat(name, ": puts \"", special.begin,
                    "\" in front of a text, but that is none of its control "
-                   "tokens; fix bos_token of tokenizer_config.json, or set "
-                   "its add_bos_token to false"));
+                   "tokens; fix bos_token of tokenizer_config.json, or set its "
+                   "add_bos_token to false"));
 }
 
 int32_t SentencePieceTokenizer::SpecialToken(std::string_view name) const {
@@ -240,8 +240,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Train(
     return absl::InvalidArgumentError(
         absl::StrCat("--train-tokenizer ", options.vocab,
                      ": a vocabulary needs more than ", kSmallestVocab,
-                     " tokens (256 bytes, 3 others, and the characters of "
-                     "the text); ask for more, or use --bytes"));
+                     " tokens (256 bytes, 3 others, and the characters of the "
+                     "text); ask for more, or use --bytes"));
   }
   std::vector<std::string> lines;
   for (std::string line; next(&line);) lines.push_back(line);

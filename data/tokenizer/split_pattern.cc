@@ -295,7 +295,7 @@ absl::StatusOr<SplitPattern> SplitPattern::Make(const std::string& pattern,
 
 absl::StatusOr<SplitPattern> SplitPattern::Compile(std::string_view pattern) {
   DELINK_ASSIGN_OR_RETURN(const std::string ours, PatternForPcre2(pattern));
-  // In Ruby ^ and $ match at the ends of lines.
+  // In Ruby ^ and $ match at the beginning and end of each line.
   return Make(ours, PCRE2_UCP | PCRE2_MULTILINE);
 }
 

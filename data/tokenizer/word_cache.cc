@@ -23,7 +23,7 @@ size_t WordCuts::End(std::string_view text, size_t begin) const {
 
 WordCuts FindWordCuts(std::span<const std::string> pieces) {
   WordCuts cuts;
-  bool space = false, newline = false;  // is a piece
+  bool space = false, newline = false;  // " " and "\n" are pieces
   bool space_after = false, newline_within = false;
   for (const std::string& piece : pieces) {
     space = space || piece == " ";

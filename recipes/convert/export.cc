@@ -33,7 +33,7 @@ using nlohmann::ordered_json;
 using safetensors::Type;
 using safetensors::Writer;
 
-// As config.json has them.
+// Names of types in config.json.
 std::string_view DtypeName(Type dtype) {
   switch (dtype) {
     case Type::kBF16:

@@ -52,10 +52,11 @@ struct ExportReport {
 // Holds a piece of a tensor at a time, however large the model: some tens of
 // MiB per thread. The checkpoint is verified while it is read, or before if
 // that is not possible. An interrupted export (OUT.tmp) continues if it has the
-// same checkpoint, dtype and program; its complete files stay. After a failure
-// nothing is left at options.out or in OUT.tmp. InvalidArgument: no family of
-// the model's kind can express it, with each family's reason; a value too large
-// for the dtype. AlreadyExists: options.out exists.
+// same checkpoint, dtype, shard size and program; its complete files stay.
+// After a failure nothing is left at options.out or in OUT.tmp.
+// InvalidArgument: no family of the model's kind can express it, with each
+// family's reason; a value too large for the dtype. AlreadyExists: options.out
+// exists.
 absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
                                                const ModelList& models);
 

@@ -82,7 +82,7 @@ absl::StatusOr<Header> ReadHeader(const RandomAccessFile& file) {
   return h;
 }
 
-// A kind of tensor: so many values in a layer, or once.
+// A kind of tensor: `count` values in each block.
 struct Kind {
   const char* ours;
   const char* theirs;

@@ -18,7 +18,7 @@ constexpr char kLock[] = "lock";  // FolderLock's
 
 absl::Status IsThere(const std::string& out) {
   return absl::AlreadyExistsError(
-      absl::StrCat(out, ": already exists; choose another folder"));
+      absl::StrCat(out, ": already exists; choose another name"));
 }
 
 // Checks that OUT.tmp is missing, empty or interrupted work.
@@ -36,8 +36,8 @@ absl::Status CheckLeft(const std::string& path) {
   }
   return absl::AlreadyExistsError(
       absl::StrCat(path,
-                   ": exists, but is not an interrupted conversion; "
-                   "remove it, or name another folder"));
+                   ": exists, but is not an interrupted conversion; remove it, "
+                   "or choose another name"));
 }
 
 // Removes everything except the lock. The origin is last, so that it is known

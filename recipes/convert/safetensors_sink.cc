@@ -62,7 +62,8 @@ absl::Status SafetensorsSink::PutRows(const Part& part) {
   return absl::OkStatus();
 }
 
-// Of a head, rows 0, 2, 4, ... go to the first half, the others to the second.
+// In each head, rows 0, 2, 4, ... go to the first half, the others to the
+// second.
 absl::Status SafetensorsSink::PutPairs(const Part& part) {
   const int64_t end = part.row + part.rows;
   for (int64_t head = part.row / pairs_ * pairs_; head < end; head += pairs_) {

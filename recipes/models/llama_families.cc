@@ -29,8 +29,8 @@ struct Traits {
   bool qk_norm = false;
   int64_t kv_heads = 0;  // 0: heads
   int64_t head_dim = 0;  // 0: dim / heads
-  // Of a config that has head_dim all the same.
-  bool dim_of_heads = false;  // dim is a multiple of heads
+  // Whether dim must be a multiple of heads even if the config has head_dim.
+  bool dim_of_heads = false;
 };
 
 constexpr Traits kFamilies[] = {

@@ -146,7 +146,7 @@ void CountExchanges(const ParamStore& store,
   }
 }
 
-// Of a kReduce or a kGather.
+// What a kReduce or a kGather sends.
 Sent SentOfSlab(const ParamStore& store, const Instruction& at) {
   const int slab =
       store.SlabOf(store.layout().LocalSlabOf(at.slab, store.rank()));

@@ -50,7 +50,7 @@ absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
   return FitVocab(recipe, *corpus);
 }
 
-// Of each rank.
+// The number of threads of each rank.
 int ThreadsOf(const RunConfig& run, const PlanOptions& options, int64_t ranks) {
   if (run.threads > 0) return static_cast<int>(run.threads);
   if (options.threads > 0) return static_cast<int>(options.threads);

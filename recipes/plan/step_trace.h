@@ -31,10 +31,10 @@ class StepTrace {
   static absl::StatusOr<StepTrace> Read(const std::string& path);
 
   // For a stage with the programs of `plan`, on the ranks of `mesh`. An
-  // instruction takes its median over the traced steps. A joint instruction
-  // takes the shortest time of its ranks, because the last rank to arrive does
-  // not wait. Copies between host and device have the traced bytes. nullopt if
-  // no traced step has these programs. `drains`: as in TimeStep.
+  // instruction takes its median over the traced steps. In each step a joint
+  // instruction takes the shortest time of its ranks, because the last rank to
+  // arrive does not wait. Copies between host and device have the traced bytes.
+  // nullopt if no traced step has these programs. `drains`: as in TimeStep.
   absl::StatusOr<std::optional<TracedTime>> Time(const PipelinePlan& plan,
                                                  const Mesh& mesh,
                                                  const StepLinks& links,

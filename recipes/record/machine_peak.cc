@@ -17,7 +17,7 @@ double FlopsOf(int64_t size) {
   return 2 * std::pow(static_cast<double>(size), 3);
 }
 
-// Numbers repeat after so many bytes: pages, and a bit.
+// Numbers repeat after this many bytes: 1023 pages and 256 bytes.
 constexpr int64_t kPeriod = (int64_t{1023} << 12) + 256;
 
 std::vector<uint16_t> Numbers(int64_t count, bool positive) {

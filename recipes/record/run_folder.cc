@@ -67,8 +67,8 @@ absl::Status RunFolder::Prepare(const std::string& path, Mode mode) {
   if (mode == Mode::kFresh && HoldsRun(path)) {
     return absl::AlreadyExistsError(
         absl::StrCat(path,
-                     ": holds a run; add --resume to continue it, "
-                     "--overwrite to start again, or choose another --out"));
+                     ": holds a run; add --resume to continue it, --overwrite "
+                     "to start again, or choose another --out"));
   }
   if (mode == Mode::kOverwrite) {
     // Only what a run writes: the folder may hold a person's own files.

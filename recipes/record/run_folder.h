@@ -20,7 +20,7 @@ class RunFolder {
     kResume,     // continue; existing files stay
   };
   // Locks the folder. Call it before anything of the folder is read or written.
-  // An error if another run holds the lock.
+  // An error if another run still works in it.
   static absl::StatusOr<std::unique_ptr<FolderLock>> Take(
       const std::string& path);
   // Prepares the folder, which is locked, as `mode` says.

@@ -88,7 +88,7 @@ absl::StatusOr<RunPeak> RunPeak::Measure(World& world, Device& device,
   DELINK_ASSIGN_OR_RETURN(const double all,
                           AllReduceScalar(world.comm(), mine, ReduceOp::kSum));
   if (IsCuda(device.kind())) return RunPeak(all, nullptr);
-  // Of ranks that are alike.
+  // Assumes that all ranks are equally fast.
   return RunPeak(all, [place = PlaceOf(device, dtype, threads), dtype,
                        ranks = world.size()] {
     return ranks * BestPeak(place.path, place.key, MeasureMatmulPeak(dtype));

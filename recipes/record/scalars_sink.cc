@@ -65,7 +65,7 @@ class ScalarsSink final : public Sink {
     }
     return file_.Write(validation.at.step, scalars);
   }
-  // Of the others there is nothing to draw.
+  // Other events have nothing to draw.
   template <typename Other>
   absl::Status Write(const Other&) {
     return absl::OkStatus();

@@ -15,9 +15,9 @@
 
 namespace delink {
 
-// How a global batch is divided: data rank r takes sequences [r M B, (r + 1) M
-// B); its micro-batch m is the B sequences from m B on. All pipeline stages of
-// a data rank take the same sequences.
+// How a global batch is divided: data rank r takes the M B sequences from
+// r M B on; its micro-batch m is the B sequences of these from m B on. All
+// pipeline stages of a data rank take the same sequences.
 struct BatchCut {
   int64_t rank = 0;           // along the data axis
   int64_t ranks = 1;          // of it
@@ -31,8 +31,7 @@ struct BatchCut {
 };
 
 // This rank's share of the global samples [first, first + cut.global()), which
-// are the next ones of `blend`. `sources`: a loader for each along the data
-// axiss sources.
+// are the next ones of `blend`. `sources`: a loader for each of its sources.
 absl::StatusOr<HostBatch> ReadBatch(const std::vector<Loader>& sources,
                                     const BatchCut& cut, int64_t first,
                                     Blend blend);

@@ -165,8 +165,8 @@ absl::Status Beginning::CheckOverwrite(const TrainOptions& options,
   if (options.overwrite && !inside.empty() && *inside.begin() != "..") {
     return absl::InvalidArgumentError(
         absl::StrCat(init_,
-                     ": --overwrite would remove it before --init could "
-                     "read it; choose another --out"));
+                     ": --overwrite would remove it before --init could read "
+                     "it; choose another --out"));
   }
   return absl::OkStatus();
 }

@@ -21,7 +21,7 @@ constexpr char kStepKnobs[] =
     "layers (stage.share), shard the optimizer's state over more ranks "
     "(stage.parallel.zero = 1) or keep some of it on the host (stage.offload)";
 
-// Of the switch into a stage.
+// What would help at the switch into a stage.
 std::string SwitchKnobs(size_t stage) {
   return absl::StrCat("; keep some of both on the host (stage[", stage - 1,
                       "].offload and stage[", stage,
@@ -122,7 +122,7 @@ struct HostUse {
   std::vector<int64_t> steps, switches;
 };
 
-// Of this rank.
+// Checks this rank, and fills `host` with its use of host memory.
 absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
                        HostUse* host) {
   PlaneBytes before;
@@ -146,8 +146,8 @@ absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
       DELINK_RETURN_IF_ERROR(
           room.Check(at_switch.planes.device,
                      absl::StrCat(into,
-                                  " does not fit: weights, gradients and "
-                                  "state of both stages take ",
+                                  " does not fit: weights, gradients and state "
+                                  "of both stages take ",
                                   FormatBytes(at_switch.planes.device)),
                      SwitchKnobs(i)));
       DELINK_RETURN_IF_ERROR(room.Check(

@@ -134,10 +134,9 @@ std::string DeviceKnobs(const Recipe& recipe, size_t index) {
   std::string knobs = "raise it";
   if (fixed(all.weights) || fixed(all.gradients) || fixed(all.state) ||
       fixed(all.activations)) {
-    absl::StrAppend(
-        &knobs,
-        ", leave offload.weights, gradients, state and activations to "
-        "\"auto\"");
+    absl::StrAppend(&knobs,
+                    ", leave offload.weights, gradients, state and activations "
+                    "to \"auto\"");
   }
   if (recipe.MicroBatch(index) > 1) {
     absl::StrAppend(&knobs, ", use a smaller micro_batch");
@@ -148,8 +147,8 @@ std::string DeviceKnobs(const Recipe& recipe, size_t index) {
   return knobs + " or use more ranks (stage.parallel)";
 }
 
-// The text if the old stage takes too much: its planes, or all of its memory in
-// the layout of this stage.
+// The error if the old stage takes too much: its planes, or all of its memory
+// in the layout of this stage.
 absl::Status SwitchTooLarge(const Recipe& recipe, size_t index,
                             const Tried& tried, const PlaneBytes& before) {
   const OffloadRules& rules = recipe.stages[index].offload;
@@ -185,7 +184,7 @@ absl::Status SwitchTooLarge(const Recipe& recipe, size_t index,
   return ErrorAt(recipe, key, key, message);
 }
 
-// `before`: what the rank has of it that has most.
+// `before`: for each tier, the most that a rank has of the old stage.
 absl::Status TooLarge(const RunEnv& env, size_t index, const Tried& tried,
                       const PlaneBytes& before) {
   const Recipe& recipe = *env.recipe;
@@ -214,8 +213,8 @@ absl::Status TooLarge(const RunEnv& env, size_t index, const Tried& tried,
           budget, " of a machine, but ", taken, " must be host-resident, ",
           FormatBytes(cost.host - *rules.host), " too much; raise it, ",
           rules.device ? "raise offload.device"
-                       : "keep more on the device (offload.weights, "
-                         "gradients, state, resident)",
+                       : "keep more on the device (offload.weights, gradients, "
+                         "state, resident)",
           " or use fewer ranks a machine"));
 }
 
@@ -240,7 +239,7 @@ absl::Status DecideHomes(const RunEnv& env, size_t first,
   return absl::OkStatus();
 }
 
-// As numbers that ranks exchange.
+// A placement as numbers, for ranks to exchange.
 constexpr size_t kNumbers = 8;
 
 void ToNumbers(const AutoPlace& place, double* to) {

@@ -30,8 +30,8 @@ bool SharesAreAlike(const ParamStore& store) {
          });
 }
 
-// Of another rank of the stage of the pipeline that `imagined` is of; `layers`
-// are those of tensor places that were measured before.
+// The memory of another rank of the pipeline stage of `imagined`. `layers`
+// caches the measured layers by tensor place.
 absl::StatusOr<RankMemory> MemoryOfRank(
     const ImaginedStage& imagined, int rank,
     std::map<int, std::vector<LayerPlan>>& layers) {

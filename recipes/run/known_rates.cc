@@ -31,7 +31,7 @@ offload::StepRates Assumed(bool cuda, DType dtype) {
           .device_memory = 2e12};
 }
 
-// Of what updates read and write, where they are AdamW's.
+// The forms of what updates read and write; nullopt unless they are AdamW's.
 std::optional<offload::ParamForms> FormsOf(const Recipe& recipe) {
   if (recipe.optimizer.kind != OptimizerConfig::Kind::kAdamW) {
     return std::nullopt;

@@ -88,8 +88,8 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
   return absl::InvalidArgumentError(
       absl::StrCat("model.vocab is ", wanted, ", but ", corpus.dir(), " has ",
                    corpus.vocab_size(),
-                   " tokens; leave model.vocab out, or rebuild the "
-                   "corpus with that vocabulary"));
+                   " tokens; leave model.vocab out, or rebuild the corpus with "
+                   "that vocabulary"));
 }
 
 bool HasLaneThread(const Recipe& recipe, int threads) {

@@ -13,7 +13,8 @@
 namespace delink {
 namespace {
 
-// A vote to save outweighs votes to stop of all ranks.
+// Added for a vote to save; a vote to stop adds 1. It exceeds the number of
+// ranks, so that the sum of all votes shows whether there are votes of each.
 constexpr double kSaveVote = 1 << 24;
 
 }  // namespace

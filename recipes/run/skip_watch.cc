@@ -44,8 +44,8 @@ absl::StatusOr<bool> SkipWatch::Passes(int64_t step, double norm, bool finite,
   return absl::FailedPreconditionError(absl::StrFormat(
       "step %d: %d steps in a row have been skipped, more than "
       "optimizer.skip.most allows; the last had a gradient norm of %g; go back "
-      "to a checkpoint and lower optimizer.lr, or raise "
-      "optimizer.skip.outlier if nothing is wrong with such gradients",
+      "to a checkpoint and lower optimizer.lr, or raise optimizer.skip.outlier "
+      "if nothing is wrong with such gradients",
       step, in_row_, norm));
 }
 

@@ -13,7 +13,7 @@
 namespace delink {
 namespace {
 
-// Where a source is validated; empty: nowhere.
+// The folder of a source's validation corpus; empty: none.
 std::string ValidationOf(const DataSource& source) {
   if (!source.validation.empty()) return source.validation;
   const std::string beside =
@@ -67,9 +67,9 @@ absl::Status Sources::OpenOne(const DataSource& config, const Recipe& recipe) {
   if (!IsDirectory(folder)) {
     return absl::NotFoundError(
         absl::StrCat(folder,
-                     ": no such corpus folder to validate on; build "
-                     "the corpus with --validation above 0, or name "
-                     "another in data.validation"));
+                     ": no such corpus folder to validate on; build the corpus "
+                     "with --validation above 0, or name another in "
+                     "data.validation"));
   }
   DELINK_ASSIGN_OR_RETURN(const Corpus validation, Corpus::Open(folder));
   if (train.tokenizer_bytes() != validation.tokenizer_bytes()) {

@@ -70,7 +70,7 @@ struct ChoiceEvaluation {
   int64_t truncated = 0;  // questions that did not fit in front of an option
 
   double accuracy(ChoiceScore by) const;
-  // Of the mean over questions; NaN for one question.
+  // The standard error of the accuracy; NaN for a single question.
   double standard_error(ChoiceScore by) const;
 };
 

@@ -19,7 +19,7 @@ const PhasePlan& EvalPlan(const VisitPlan& visits) {
   return At(visits, Phase::kEval);
 }
 
-// Whose logits are on the host at a time.
+// Tokens whose logits are on the host at a time.
 constexpr int64_t kLogitTokens = 64;
 
 Tensor Sequence(const Tensor& x, int64_t sequence) {

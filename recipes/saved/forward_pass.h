@@ -57,7 +57,7 @@ class ForwardPass {
   // The input of the epilogue, [B, T, D].
   Tensor RunLayers(const HostBatch& batch);
   std::vector<LossRecord> Run(const HostBatch& batch, int64_t records);
-  // Of tokens [first, first + count) of x [1, T, D]: [count, V].
+  // The logits [count, V] of tokens [first, first + count) of x [1, T, D].
   std::vector<double> Logits(const Tensor& x, int64_t first, int64_t count);
   VisitInputs Inputs(int64_t sequence) const;
   Tape::Env TapeEnv();

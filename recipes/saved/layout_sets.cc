@@ -40,7 +40,7 @@ absl::Status SetOne(std::string_view set, std::string_view key,
   return absl::OkStatus();
 }
 
-// What "stage.N.parallel.tensor=2" says, N being `stage`.
+// The parts of "stage.N.parallel.tensor=2", where N must be `stage`.
 struct StageSet {
   std::string_view table, key;  // "parallel", "tensor", which may be empty
   std::string_view value;
@@ -80,11 +80,10 @@ absl::Status SetAll(std::string_view set, const StageSet& parsed,
   const schema::Table* const table = value.As<schema::Table>();
   if (table == nullptr) {
     const std::string_view key = set.substr(0, set.find('='));
-    return Refused(set,
-                   absl::StrCat("expected a table, as in ", std::string(key),
-                                "={tensor=2}, or a key, "
-                                "as in ",
-                                std::string(key), ".tensor=2"));
+    return Refused(
+        set, absl::StrCat("expected a table, as in ", std::string(key),
+                          "={tensor=2}, or a key, as in ", std::string(key),
+                          ".tensor=2"));
   }
   parallel.tensor = parallel.pipeline = 1;
   for (const schema::Member& member : *table) {

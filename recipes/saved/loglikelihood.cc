@@ -23,8 +23,8 @@ std::string Parse(const nlohmann::json& row, TextPair* to) {
   to->whole = row.contains("text");
   if (to->whole) {
     if (row.contains("context") || row.contains("continuation")) {
-      return "has a `text` and also a `context` or `continuation`; leave one "
-             "of the two out";
+      return "has a `text` and also a `context` or `continuation`; leave out "
+             "the `text` or the others";
     }
     to->continuation = TextMember(row, "text", &problem);
     return problem;
@@ -132,8 +132,7 @@ absl::StatusOr<std::vector<TextPair>> ReadTextPairs(const std::string& path) {
   std::vector<TextPair> pairs;
   DELINK_RETURN_IF_ERROR(ReadJsonLines(
       path,
-      "has no pairs; each is a line {\"context\": ..., \"continuation\": "
-      "...}",
+      "has no pairs; each is a line {\"context\": ..., \"continuation\": ...}",
       [&](int64_t line, const nlohmann::json& row) {
         pairs.push_back({.line = line});
         return Parse(row, &pairs.back());

@@ -181,7 +181,7 @@ absl::StatusOr<std::vector<int64_t>> CheckAll(
   return updates;
 }
 
-// Of the slabs after the change.
+// The number of updates of each slab after the change.
 std::vector<int64_t> UpdatesAfter(const std::vector<int64_t>& before,
                                   const std::vector<SlabOrigin>& origins,
                                   StatePolicy policy) {

@@ -21,7 +21,7 @@ struct OfflineDelinkOptions {
   std::string out;         // must not exist
   // Omitted values are those of the recipe's next stage; without one, `none`,
   // `scale`, the same blocks, and `copy`. A depth uses the `visit` policy of
-  // that stage, else of the checkpoint's.
+  // that stage, else that of the checkpoint's stage.
   std::optional<ShareSpec> share;
   std::optional<StatePolicy> state;
   std::optional<int64_t> depth;

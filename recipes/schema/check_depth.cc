@@ -104,16 +104,16 @@ void CheckGrowth(Section& document, const Recipe& recipe, size_t stage) {
   if (now.grow && !grows) {
     document.Error(
         StageKey(stage, "grow"),
-        absl::StrFormat("stage[%d] visits all %d blocks that this "
-                        "one does, so no blocks are added; leave the key out",
+        absl::StrFormat("stage[%d] visits all %d blocks that this one does, so "
+                        "no blocks are added; leave the key out",
                         stage - 1, depth));
   }
   if (grows && now.state == StatePolicy::kCalibrated) {
     document.Error(
         StageKey(stage, "state"),
         "\"calibrated\" measures each block's share of a shared gradient, and "
-        "new blocks have none; if the depth grows, use "
-        "\"scale\", \"copy\" or \"reset\"");
+        "new blocks have none; if the depth grows, use \"scale\", \"copy\" or "
+        "\"reset\"");
   }
 }
 

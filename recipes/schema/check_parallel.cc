@@ -149,7 +149,7 @@ bool CheckPieces(Section& document, const Recipe& recipe, size_t i) {
 }
 
 // Names an entry that could be changed to make the sum right; if there is none,
-// says that the entries must be fewer.
+// says that the entries must be smaller.
 std::string OneThatWould(const std::vector<int64_t>& numbers, int64_t missing) {
   for (size_t k = numbers.size(); k-- > 0;) {
     const bool end = k == 0 || k + 1 == numbers.size();
@@ -209,9 +209,9 @@ void CheckHostUpdates(Section& document, const Recipe& recipe, size_t i) {
   document.Error(
       StageKey(i, "offload.update"),
       absl::StrFormat(
-          "\"host\", but with optimizer.kind \"%s\" the %d tensor "
-          "ranks update a matrix together, which only devices do; "
-          "use \"device\", or tensor 1",
+          "\"host\", but with optimizer.kind \"%s\" the %d tensor ranks update "
+          "a matrix together, which only devices do; use \"device\", or tensor "
+          "1",
           kind == OptimizerConfig::Kind::kMuon ? "muon" : "adafactor",
           stage.parallel.tensor));
 }
@@ -228,8 +228,8 @@ void CheckBefore(Section& document, const Recipe& recipe, size_t i) {
       StageKey(i, key),
       absl::StrFormat(
           "%d pieces (%s), but at the switch stage[%d] is first laid out in "
-          "these pieces and has only %d layers: %s, embedding, head; at "
-          "most %s",
+          "these pieces and has only %d layers: %s, embedding, head; at most "
+          "%s",
           parallel.pieces(), Pieces(parallel), i - 1, layers,
           Blocks(layers - 2), most));
 }

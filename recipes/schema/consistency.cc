@@ -109,8 +109,8 @@ void CheckMeasured(Section& document, const Recipe& recipe, size_t i) {
   if (until.window < least) {
     document.Error(
         StageKey(i, "until.window"),
-        absl::StrFormat("%d steps hold fewer than %d probes, one "
-                        "every %d steps (run.probe_every); use %d",
+        absl::StrFormat("%d steps hold fewer than %d probes, one every %d "
+                        "steps (run.probe_every); use %d",
                         until.window, SwitchPolicy::kMinProbes, every, least));
   }
 }
@@ -124,8 +124,8 @@ void CheckUntil(Section& document, const Recipe& recipe, size_t i) {
   if (i + 1 == recipe.stages.size()) {
     if (given > 0 || until.measured()) {
       document.Error(key,
-                     "the last stage ends with the run, at "
-                     "schedule.steps; leave the key out");
+                     "the last stage ends with the run, at schedule.steps; "
+                     "leave the key out");
     }
     return;
   }

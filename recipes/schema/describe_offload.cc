@@ -50,7 +50,7 @@ std::optional<int64_t> ParseBytes(const std::string& text) {
   return std::nullopt;
 }
 
-// That reads back equal.
+// Bytes as a value that reads back equal.
 Value ByteValue(int64_t bytes) {
   for (const ByteUnit& of : kByteUnits) {
     const int64_t unit = int64_t{1} << of.shift;

@@ -40,9 +40,7 @@ Value* Element(List& list, const std::string& word, std::string_view path,
   const auto [stop, error] = std::from_chars(word.data(), end, index);
   if (error != std::errc() || stop != end) {
     *why = absl::StrFormat(
-        "%s is a list: name an element by its index, as in "
-        "%s.0",
-        path, path);
+        "%s is a list: name an element by its index, as in %s.0", path, path);
     return nullptr;
   }
   if (index >= list.size()) {

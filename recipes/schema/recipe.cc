@@ -127,9 +127,9 @@ absl::Status CheckInterleaved(const Recipe& recipe, size_t i, size_t first) {
 // The default number of probes in a window of gradient agreement.
 constexpr int64_t kDefaultProbes = 10;
 
-// The default micro-batch at most. A pipeline gets four times as many
-// micro-batches as ranks, if the batch allows; it is then idle for a fifth of
-// the time.
+// The largest micro-batch that is chosen by default. A pipeline gets four times
+// as many micro-batches as ranks, if the batch allows; it is then idle for a
+// fifth of the time.
 int64_t MostAtOnce(const ParallelConfig& parallel, int64_t local) {
   constexpr int64_t kMost = 8, kByRanks = 4;
   if (parallel.pipeline == 1) return kMost;
@@ -137,7 +137,7 @@ int64_t MostAtOnce(const ParallelConfig& parallel, int64_t local) {
   return std::clamp(enough, int64_t{1}, kMost);
 }
 
-// With sequence parallelism, all tensor ranks have the same number of rows.
+// With sequence parallelism, all tensor ranks must have equally many rows.
 absl::Status CheckRows(const Recipe& recipe, size_t i) {
   const ParallelConfig& parallel = recipe.stages[i].parallel;
   const int64_t tensor = parallel.tensor;

@@ -175,6 +175,7 @@ struct Recipe {
   int64_t MicroBatch(size_t stage) const;
   // Weights of data.Sources() in a stage, in that order; not all zero.
   std::vector<double> Weights(size_t stage) const;
+  // What the stage's backward recomputes.
   Recompute RecomputeOf(size_t stage) const;
   // The number of blocks that a stage visits; the blocks, as
   // SharingMap::visited.

@@ -137,8 +137,8 @@ const schema::List* ReadList(const Value& value, size_t size, Report& report) {
   return list;
 }
 
-// Of a path on the command line, which a shell would take from the current
-// folder: what to say where only there is something of that name.
+// The hint for a path of --set that does not exist, while the current folder,
+// from which a shell would take it, has something of that name; else "".
 std::string ElsewhereThan(const std::filesystem::path& path,
                           const std::string& given,
                           const schema::Source& source) {

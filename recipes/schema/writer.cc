@@ -35,7 +35,8 @@ void Writer::SubTable(std::string_view name, const TableKey& key,
 
 void Writer::VisitTables(std::string_view name, const TableKey& key,
                          const TableList& list) {
-  // Of a table in a list the header names the list, and means its last.
+  // The header of a table in a list names the list, and refers to its last
+  // table.
   const std::string dot = place_.section.empty() ? "" : ".";
   const std::string below = absl::StrFormat("%s%s%s", dot, prefix_, name);
   std::string title = place_.header;
