@@ -9,10 +9,10 @@ usage: tools/bootstrap.sh --cuda [--headers] [--all] [--prefix DIR]
 
 Installs a CUDA 13 toolkit from NVIDIA's wheels on PyPI, outside the source
 tree: compiler, runtime, cuBLASLt, cuDNN with its C++ front end, and NCCL; about
-1 GB to download and 1.5 GB on disk. Installs only what is missing, both in DIR
-and in an installed toolkit (CUDAToolkit_ROOT, CUDA_PATH or the nvcc in PATH),
-so it may be called again. CMake finds the default folder; for another one, set
-CUDAToolkit_ROOT to DIR. Needs python3-pip.
+1 GB to download and 1.5 GB on disk. Installs only what neither DIR nor an
+installed toolkit has (the one of CUDAToolkit_ROOT, CUDA_PATH or the nvcc in
+PATH), so it may be called again. CMake finds the default folder; for another
+one, set CUDAToolkit_ROOT to DIR. Needs python3-pip.
 
   --headers      only the headers that the tests' emulated device needs (26 MB),
                  and the front end if cuDNN is installed

@@ -9,11 +9,11 @@ usage() {
 usage: tools/quickstart.sh [--corpus FILE] [--out DIR]
 
 Installs what is missing, builds the program and trains a narrow GPT of eight
-layers on the bytes of a text, on two processes: once by Pseudo-to-Real, with one
-layer for the first quarter of the tokens, and once from scratch. Prints some text
-of each and a table of losses, seconds and memory, and draws both runs in one HTML
-file. Takes six to eight minutes on two idle cores the first time; later runs reuse
-build and corpus.
+layers on the bytes of a text, on two processes: once by Pseudo-to-Real, with
+one layer for the first quarter of the tokens, and once from scratch. Prints
+some text of each and a table of losses, seconds and memory, and draws both runs
+in one HTML file. Takes six to eight minutes on two idle cores the first time;
+later runs reuse build and corpus.
 
   --corpus FILE   text to train on, plain or gzipped, or a folder of such files
                   (default: the King James Bible, Debian package bible-kjv)
@@ -187,7 +187,7 @@ build_corpus
 
 heading "pseudo to real" "about 4 minutes remain"
 train p2r
-# As long as the run before, and what that run saved.
+# The time of the first run, plus what its early layer saved.
 heading "from scratch" \
   "about $(awk -v s="$(metric p2r seconds)" 'BEGIN { printf "%d", s * 1.3 + 2 }') s remain"
 train scratch

@@ -106,8 +106,8 @@ std::string PrepareKernels(Device& device, DType dtype) {
   if (!cuda || dtype != DType::kBF16) return "";
   const std::string missing = cuda::OpenAttention(*device.NewStream());
   if (missing.empty()) return "";
-  return "attention in bf16 uses our own kernels instead of cuDNN, and they "
-         "are several times slower: " +
+  return "attention in bf16 uses our own kernels instead of cuDNN; they are "
+         "several times slower: " +
          missing;
 }
 

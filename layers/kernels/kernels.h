@@ -26,7 +26,7 @@ class Stream;
 // KERNEL(entry, Function): the table's `entry` is Function<T> of the backend's
 // namespace, void(Stream&, const FunctionArgs&).
 #define DELINK_KERNELS(KERNEL)                                   \
-  /* Matrix products, also with what stands beside them. */      \
+  /* Matrix products, alone and with an epilogue. */             \
   KERNEL(matmul, Matmul)                                         \
   KERNEL(matmul_gelu, MatmulGelu)                                \
   KERNEL(matmul_gelu_backward, MatmulGeluBackward)               \

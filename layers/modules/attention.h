@@ -63,7 +63,7 @@ class Attention final : public Module {
 
   // x [B, T, dim]. With inputs().documents a token sees only its own document.
   // With inputs().states, this layer keeps a KvCache there, and the tokens from
-  // inputs().first_position on also see all earlier tokens.
+  // inputs().first_position on also see those before them, within the window.
   Var operator()(Var x) override;
 
  private:

@@ -11,9 +11,9 @@ namespace delink::ops {
 namespace {
 
 constexpr int64_t kChunkBytes = int64_t{8} << 20;
-// On a GPU products are fast compared with memory. It takes thousands of rows
-// until writing and reading the gradient is a small part of the time, and so
-// are a product's remaining tiles in the last wave.
+// On a GPU products are fast compared with memory. Only with thousands of rows
+// do two costs become a small part of the time: writing and reading the
+// gradient, and the tiles of a product that are left for the last wave.
 constexpr int64_t kCudaChunkBytes = int64_t{1} << 30;
 // Rows of a product's tile; chunks are rounded up to whole tiles.
 constexpr int64_t kCudaTileRows = 128;

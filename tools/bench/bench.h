@@ -30,8 +30,8 @@ struct BenchOptions {
   std::string scratch;  // folder where the disk is measured; empty: temporary
   bool quick = false;   // seconds instead of minutes; figures are rough
   // Of the steps. If a value is not set, all its defaults are measured: 256 and
-  // 1024 tokens, share none and all, fp32 and bf16; no recompute. On a GPU the
-  // defaults are 1024 tokens, bf16, and the recompute that a shape needs.
+  // 1024 tokens, share none and all, fp32 and bf16; recompute norm+activation.
+  // On a GPU the defaults are 1024 tokens, bf16, and the shape's own recompute.
   std::optional<int64_t> seq, batch;
   std::optional<std::string> share, precision, recompute;
   // If set, steps that visit only this many blocks are measured too.
@@ -66,7 +66,8 @@ struct SharingGain {
 };
 std::vector<SharingGain> SharingGains(const std::vector<StepMeasure>& steps);
 
-// A step that visits some blocks, relative to the one that visits all.
+// A step that visits some blocks, relative to the one that visits all, all else
+// equal.
 struct DepthRatios {
   StepCase step;                      // the one that visits some
   double flops = 0, bytes = 0;        // planned; bytes are allocated bytes

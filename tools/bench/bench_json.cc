@@ -285,8 +285,7 @@ absl::StatusOr<BenchReport> ReadReport(const std::string& text,
     const Json json = ParseOrderedJson(text, /*throws=*/true);
     if (!json.is_object() || json.value("format", "") != kFormat) {
       return NotAReport(origin,
-                        "is JSON, but not a measurement of delink "
-                        "bench");
+                        "is JSON, but not a measurement of delink bench");
     }
     const int version = json.at("format_version");
     if (version != kFormatVersion) {

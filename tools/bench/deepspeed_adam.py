@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""DeepSpeed's CPU Adam, in Gparam/s, beside `delink bench --suite update`.
+"""DeepSpeed's CPU Adam in Gparam/s, a peer of `delink bench --suite update`.
 
 Runs DeepSpeed's own fused AdamW of the CPU over one flat tensor, with f32
 parameters and moments, in two ways:

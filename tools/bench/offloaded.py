@@ -38,9 +38,9 @@ import tempfile
 RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                       "../../recipes/gpt_10m.toml")
 SHAPE = {"model.dim": 512, "model.vocab": 512, "data.seq": 128}
-# What comes to the device under a forward pass: the pass's own weights, and
-# gradients, state, twice as much as weights in fp32, and weights again where it
-# updates. In weights.
+# The bytes copied to the device during a forward pass, as a multiple of the
+# weights' bytes: the pass's own weights, gradients, state (twice as much as
+# weights in fp32), and weights again if the device updates.
 COMES = {"weights": 2, "gradients": 1, "state": 2, "state, host updates": 1,
          "half": 2.5, "half, host updates": 0.5, "all": 5,
          "all, host updates": 1}
@@ -132,8 +132,8 @@ def measure(options, name):
 
 
 def tokens_from(rows, bus, name):
-  """From how many on what comes hides in a forward pass. What goes, weights,
-  gradients or state, is less."""
+  """The number of tokens from which copies to the device overlap with a forward
+  pass. Copies to the host (weights, gradients or state) are fewer."""
   reached = rows["flops"] / rows["fast"]
   rate = float(bus.split(",")[1])
   return COMES[name] * BYTES / rate * reached / 2

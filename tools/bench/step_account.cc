@@ -183,8 +183,8 @@ class Account {
   }
 
   // An update of `bytes` of master weights. For its share of the parameters it
-  // reads gradients, state and, if there is no whole master, weights; it writes
-  // state and weights.
+  // reads gradients, state and weights, and writes state and weights. It does
+  // not read bf16 weights if it rounds them from a whole master.
   Work UpdateWork(int64_t bytes) const {
     const int64_t elements = bytes / SizeOf(store_.dtype(store_.master()));
     const int64_t all_elements = memory_.weights / SizeOf(dtype_);  // padded

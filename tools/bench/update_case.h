@@ -34,9 +34,10 @@ class UpdateCase {
   // unscales gradients into an f32 plane, the second runs the same kernel on
   // it, and the third rounds weights. Each pass goes over all of its planes.
   void ThreePasses(ThreadPool& pool);
-  // Reads and writes the same bytes as Fused, in the same order and with the
-  // same prefetches, but computes nothing. Planes that are both read and
-  // written keep their values. It uses ordinary stores or bypasses the caches.
+  // Reads and writes the same bytes as Fused (but no scales), in the same order
+  // and with the same prefetches, but computes nothing. Planes that are both
+  // read and written keep their values. Stores are ordinary or bypass the
+  // caches.
   void MoveAlone(ThreadPool& pool, bool past_caches);
 
   // Bytes that Fused reads and writes per parameter.

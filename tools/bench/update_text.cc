@@ -27,8 +27,8 @@ std::string ToText(const std::vector<UpdateMeasure>& updates) {
       "\nAdamW on the host, %d parameters, bf16 gradients and weights, medians "
       "of %d in turn\nThree passes: unscale into f32, AdamW of f32, cast. "
       "Memory: moves the fused pass's bytes without computing.\nUpper line: by "
-      "wall-clock time. Lower line: by processor time.\n\n%-6s %-6s %7s %5s  "
-      "%s\n",
+      "wall-clock time. Lower line: by processor time.\n\n"
+      "%-6s %-6s %7s %5s  %s\n",
       updates.front().parameters, updates.front().wall.fused.samples, "master",
       "moments", "threads", "B/p",
       "Gp/s   GB/s memory  of it   three  ratio [quartiles]");

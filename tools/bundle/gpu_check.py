@@ -69,8 +69,8 @@ MEMORY_BAND = 0.01
 # What programs say where there is no GPU; one that fails has other words.
 NO_GPU = ("this machine has no NVIDIA driver", "shows no CUDA device",
           "this build has no CUDA backend")
-# What they say where a model has no room on the device or the host, and how the
-# kernel ends who takes too much of the host.
+# Their messages if a model does not fit on the device or the host, and the end
+# of a process that the kernel killed because it took too much host memory.
 NO_ROOM = "out of memory", ".offload.device: ", "ended with -9:"
 
 
@@ -133,7 +133,7 @@ class Check:
     passed = skipped = 0
     idle = []
     for program in self.programs("*_test"):
-      # Whole runs are held against each other as they are.
+      # It already compares whole runs with each other, so once is enough.
       once = os.path.basename(program) == "cuda_run_test"
       said = self.run("tests.log", [
           program, f"--gtest_repeat={1 if once else 2}"])
@@ -370,7 +370,7 @@ class Check:
         rates, *at, at[1] / self.resident[at]["tokens_per_s"])
 
   def offload_capped(self, rates):
-    """In 24 GiB, `auto` within them, beside as much as the device takes."""
+    """Compares `auto` within 24 GiB with as much as fits on the device."""
     model, tokens = offload_check.LLAMA_8B, 16384
     rates = self.step_rates(rates, model, tokens)
     foretold = max(offload_check.percent(rates, model, tokens, homes)

@@ -58,7 +58,7 @@ QWEN_3B = Model("qwen-3b", 36, 2048, 16, 2, 11008, 151936, True)
 LLAMA_8B = Model("qwen-7b", 32, 4096, 32, 8, 14336, 128256, False)
 TINY = Model("llama-tiny", 2, 32, 2, 1, 64, 256, False)
 
-# What is at home on the host, and what a stage's `offload` says for that.
+# The host-resident planes, and a stage's `offload` for each.
 HOMES = {
     "states, updated by the device": 'state="host"',
     "states, updated by the host":
@@ -124,8 +124,8 @@ def seconds(rates, model, tokens, homes):
 
 
 def as_fast_as(rates, model, tokens, step):
-  """The rates with products as a step of so many seconds with all on the device
-  has them, its attention and all that is beside products counted in."""
+  """The rates with the speed of products that a step of `step` seconds reaches
+  with everything on the device; attention and all other work are counted in."""
   update = model.parameters() / rates.device_update
   return dataclasses.replace(
       rates, flops=8 * model.parameters() * tokens / (step - update))

@@ -59,11 +59,10 @@ absl::Status Load(World& world, Opened& opened) {
   DELINK_ASSIGN_OR_RETURN(const Mesh mesh, opened.saved->MeshFor(world.size()));
   if (mesh.data > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "delink generate needs exactly as many ranks as hold the weights "
-        "together, but ",
-        world.size(),
-        " were started; start tensor x pipeline ranks of the checkpoint's "
-        "stage, or change its layout: --set stage.",
+        "delink generate shards the weights over all ranks, but ", world.size(),
+        " were started, which does not match the layout of the checkpoint's "
+        "stage; start tensor x pipeline ranks of that stage, or change its "
+        "layout: --set stage.",
         opened.saved->run().stage_index, ".parallel={tensor=", world.size(),
         ",pipeline=1}"));
   }

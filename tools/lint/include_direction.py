@@ -1,4 +1,4 @@
-"""Checks who includes what: include_direction.py [ROOT].
+"""Checks which folder includes which: include_direction.py [ROOT].
 
 Folders include only what they stand on (`ALLOWED`; their sub-folders, which code
 lies in, `INNER`), some headers belong to one folder (`HOME_OF`), and no #if asks for CUDA, NCCL, MPI, oneDNN or OpenMP: CMake

@@ -37,10 +37,9 @@ bool IsPage(const std::string& path) {
 absl::Status CheckOut(const std::string& out) {
   const std::string folder = ParentPath(out);
   if (!IsDirectory(folder)) {
-    return absl::NotFoundError(absl::StrCat(out, ": there is no folder ",
-                                            folder,
-                                            "; make it, or choose another "
-                                            "--out"));
+    return absl::NotFoundError(
+        absl::StrCat(out, ": there is no folder ", folder,
+                     "; make it, or choose another --out"));
   }
   if (IsDirectory(out)) {
     return absl::InvalidArgumentError(

@@ -127,10 +127,8 @@ absl::StatusOr<std::vector<GridRun>> ExpandGrid(const Spec& spec) {
   std::erase_if(grid,
                 [&](const GridRun& run) { return Skipped(run, spec.skips); });
   if (grid.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(spec.path,
-                     ": [[skip]] leaves no run; skip fewer "
-                     "combinations"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        spec.path, ": [[skip]] leaves no run; skip fewer combinations"));
   }
   std::vector<GridRun> runs;
   const size_t rounds = std::max<size_t>(1, spec.seeds.size());

@@ -2,7 +2,7 @@
 //
 // The folder of a sweep:
 //   runs/NAME/         the folder of a run
-//   runs/NAME.toml     its recipe
+//   runs/NAME.toml     its recipe's path and digest, and its settings
 //   output/NAME.txt    its output
 //   sweep.csv          one row a run, rewritten whenever a run ends
 //   sweep.json         the same for `delink report`

@@ -7,8 +7,8 @@ namespace delink::cpu {
 
 // If there is less work, the calling thread does it alone, since waking a team
 // costs some microseconds on idle cores and milliseconds on busy ones. Counts
-// elements of pointwise work and of norms, and multiply-adds of products. It
-// never changes results.
+// elements of pointwise work and of norms, and multiply-adds of products. These
+// numbers never change results.
 inline constexpr int64_t kParallelFrom = 1 << 16;
 inline constexpr int64_t kParallelProducts = 1 << 21;
 

@@ -27,9 +27,9 @@ int64_t RoundUp(int64_t n, int64_t unit) {
 }
 
 // As in cuDNN 9.19. On sm_80 and sm_90: the scores' gradients and, if heads are
-// grouped, dk and dv of each query head, in bf16. On sm_100: only the latter,
-// in f32. In addition f32 statistics. If sums may be in any order, dq in f32
-// replaces the scores' gradients, on sm_80 twice.
+// grouped, dk and dv of each query head, in bf16. On sm_100: only dk and dv, in
+// f32. On all of them also f32 statistics. If sums may be in any order, dq in
+// f32 replaces the scores' gradients, on sm_80 twice.
 int64_t Workspace(const AttentionBackwardArgs& s, int64_t samples,
                   int64_t kv_heads) {
   const int64_t T = RoundUp(s.Tq, kTileRows);

@@ -3,13 +3,13 @@
 // Each block has a row. Its threads read it once and compute the maximum and
 // the sum of exponentials together; a thread's sum is relative to the largest
 // number that it has seen. Packs are counted from the row's start, so the sum
-// does not depend on the row's address. Aligned rows are read by 16 bytes.
-// (Rows are aligned if the vocabulary is a multiple of 8. Other rows need more
-// loads, but not more traffic.) Then the threads write the gradient in aligned
-// packs of 16 bytes, and the few numbers before the first and after the last
-// pack one by one. Between the two passes, each thread keeps its packs of an
-// aligned row in shared memory as far as they fit, and reads the rest again
-// from the L2 cache.
+// does not depend on the row's address. Aligned rows are read by 16 bytes. (All
+// rows are aligned if the first one is and `ld` elements are a multiple of 16
+// bytes. Other rows need more loads, but not more traffic.) Then the threads
+// write the gradient in aligned packs of 16 bytes, and the few numbers before
+// the first and after the last pack one by one. Between the two passes, each
+// thread keeps its packs of an aligned row in shared memory as far as they fit,
+// and reads the rest again from the L2 cache.
 //
 // Finally one block adds the losses of the rows, in order.
 #pragma once

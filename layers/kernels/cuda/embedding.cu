@@ -22,8 +22,9 @@ RowGrid ShapeRowGrid(int64_t rows, int64_t groups) {
   return {dim3(static_cast<unsigned>(CeilDiv(rows, block.y))), block};
 }
 
-// The least rows of a tile. Few, so that there are many tiles; tiles are larger
-// if their partial sums would not fit the scratch memory.
+// The least number of rows of a tile. It is small, so that there are many
+// tiles. Tiles are larger if their partial sums would not fit the scratch
+// memory.
 constexpr int64_t kTileRows = 32;
 constexpr int64_t PartialBytes(int64_t D) {
   return 2 * D * int64_t{sizeof(float)};

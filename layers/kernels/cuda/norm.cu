@@ -5,9 +5,9 @@
 namespace delink::cuda {
 namespace {
 
-// Packs of a row that a lane keeps, and that a thread of a block of up to 1024
-// keeps, which has fewer registers. They are the same whether forward adds or
-// not, so that its results have the same bits.
+// Packs of a row that a thread keeps: a lane of a warp, and a thread of a block
+// of up to 1024, which has fewer registers. They are the same whether forward
+// adds or not, so that its results have the same bits.
 constexpr int kHeld = 4, kHeldByBlock = 2;
 
 }  // namespace

@@ -2,8 +2,8 @@
 // (ref/norm.cc has the formulas). A team of threads (rows.cuh) reads its row
 // once and keeps it, so the variance is computed from differences from the
 // mean, not as a difference of sums. Forward can also add a branch to the
-// residual stream, and backward can add the stream's gradient so far. This
-// saves a separate addition, with three more passes over memory.
+// residual stream, and backward can add the stream's gradient so far. A
+// separate addition would take three more passes over memory.
 #pragma once
 
 #include "layers/kernels/cuda/math.cuh"

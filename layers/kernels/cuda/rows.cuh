@@ -157,7 +157,8 @@ RowLaunch ShapeRows(int64_t N, int64_t D, bool packed, int multiprocessors) {
   constexpr int64_t kSize = Pack<T>::kSize;
   RowLaunch launch = {};
   launch.packed = packed && D <= kMaxRowThreads * kBlockHeld * kSize;
-  // Rows that are not kept get a whole block if a lane had more elements.
+  // A row that is not kept gets a whole block if a warp's lanes would each have
+  // more elements than this.
   constexpr int64_t kEach = 8;
   launch.block_team = D > kWarp * (launch.packed ? kSize * kLaneHeld : kEach);
   if (launch.block_team) {
@@ -167,7 +168,8 @@ RowLaunch ShapeRows(int64_t N, int64_t D, bool packed, int multiprocessors) {
         static_cast<int>(std::min<int64_t>(warps * kWarp, kMaxRowThreads));
     launch.block = dim3(launch.team_size);
   } else {
-    // Wider than necessary if a team then reads its row at once.
+    // The team grows, up to a warp, until it reads its row at once, although
+    // fewer lanes could keep the row.
     const int64_t width = launch.packed ? kSize : 1;
     launch.team_size = 1;
     while (launch.team_size < kWarp && launch.team_size * width < D) {

@@ -54,7 +54,7 @@ function partsOf(table, name) {
   return Object.keys(table).filter((key) => key.startsWith(`${name} `));
 }
 
-// Thin and dashed beside the whole.
+// The parts' lines are thin and dashed, the whole's is not.
 function partSeries(run, table, name) {
   return partsOf(table, name).map((key, index) => ({
     ...markedSeries(run, table, key),

@@ -4,9 +4,9 @@
 // the query tile needs a transposed copy, made once per tile.
 //
 // Query i of a tile sees key j of a tile if first(i) <= j <= i + shift. The
-// first bound is 0 or less if no window or document begins in the tile. A sum
-// for a block of a few rows is over all that one of the rows sees; the weights
-// of hidden pairs are 0.
+// first bound is 0 or less if no window or document begins in the tile. Sums
+// are computed for a few rows at a time, over everything that any of these rows
+// sees; the weights of hidden pairs are 0.
 #pragma once
 
 #include "layers/kernels/cpu/helpers.h"
@@ -116,7 +116,7 @@ struct Band {
 
   int64_t First(int64_t i) const { return first_seen[i] - first_key; }
   // Whether a window or document hides the first key from one of the queries.
-  // Only then it pays to apply the first bound too.
+  // Only then does it pay to apply the first bound too.
   bool Cut(int64_t queries) const { return First(queries - 1) > 0; }
 
   // For a vector of queries i, i + 1, ...: some query sees the keys
@@ -238,8 +238,8 @@ static DELINK_INLINE Vec Masked(Vec x, int64_t i, int64_t j, Band band,
 struct TileKeys {
   int64_t first, end;
   int32_t first_seen[kQueryTile];  // past the last query: the last one's
-  // For queries whose first has the place of key `place`, and a tile of keys
-  // from first_key on.
+  // For a tile of queries, the first of which has the place of key `place`, and
+  // a tile of keys from first_key on.
   Band At(int64_t place, int64_t first_key) const {
     return {place - first_key, first_key, first_seen};
   }

@@ -6,7 +6,7 @@
 
 namespace delink::cpu::DELINK_SIMD {
 
-// Adding kRound rounds to a whole number n and has n in the low bits.
+// Adding kRound rounds to a whole number n and leaves n in the low bits.
 inline constexpr float kRound = 12582912.0F;  // 1.5 * 2^23
 
 // p 2^n for p about 1 and n in [-127, 128], given n + kRound: 0 at -127,

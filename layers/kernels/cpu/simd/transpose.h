@@ -5,7 +5,8 @@
 
 namespace delink::cpu::DELINK_SIMD {
 
-// Swaps each odd run of kHalf lanes of a with the even run before it of b.
+// Cuts a and b into runs of kHalf lanes, and swaps run 1 of a with run 0 of b,
+// run 3 of a with run 2 of b, and so on.
 template <int kHalf, typename V, int... kLane>
 static inline __attribute__((always_inline)) void SwapRuns(
     V* a, V* b, std::integer_sequence<int, kLane...>) {

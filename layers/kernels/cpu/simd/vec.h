@@ -160,9 +160,9 @@ static DELINK_INLINE void Store(BFloat16* p, Vec v) {
 }
 
 // Stores a, followed by b. The rounding instructions treat numbers below 2^-126
-// as 0, but every target must give the same bits. So they are not used if the
-// smaller magnitude of two numbers is below 2^-126 (or 0, which is not told
-// apart).
+// as 0, but every target must give the same bits. So they are not used if in
+// some lane the smaller of |a| and |b| is below 2^-126 (also for 0, which this
+// test does not tell apart).
 static DELINK_INLINE void StorePair(BFloat16* p, Vec a, Vec b) {
 #if defined(__AVX512BF16__)
   constexpr int kSmallerBySize = 2;

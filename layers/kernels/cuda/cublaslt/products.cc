@@ -271,9 +271,9 @@ std::optional<MatmulChoice> Products::ChooseTimed(const StreamInfo& stream,
   Pointers spare = at;
   if (cudaMalloc(&spare.c, bytes) != cudaSuccess) {
     cudaGetLastError();  // clears the error
-    DELINK_LOG(kWarning) << "not enough memory to time a matrix product ("
-                         << bytes
-                         << " bytes): cuBLASLt's first proposal is taken";
+    DELINK_LOG(kWarning) << "not enough memory (" << bytes
+                         << " bytes) to time a matrix product: cuBLASLt's "
+                            "first proposal is taken";
     return std::nullopt;
   }
   DELINK_CUDA_CHECK(cudaMemsetAsync(spare.c, 0, bytes, stream.handle));

@@ -108,8 +108,8 @@ class Cudnn final : public Resident {
   }
   static void Refuse(const std::string& shape, const std::string& why) {
     DELINK_LOG(kWarning) << "attention in bf16" << shape
-                         << " uses our own kernels instead of cuDNN, and they "
-                            "are several times slower: "
+                         << " uses our own kernels instead of cuDNN; they are "
+                            "several times slower: "
                          << why;
   }
 
