@@ -12,7 +12,7 @@ Installs what is missing, builds the program and trains a narrow GPT of eight
 layers on the bytes of a text, on two processes: once by Pseudo-to-Real, with
 one layer for the first quarter of the tokens, and once from scratch. Prints
 some text of each and a table of losses, seconds and memory, and draws both runs
-in one HTML file. Takes six to eight minutes on two idle cores the first time;
+in one HTML file. Takes about eight minutes on two idle cores the first time;
 later runs reuse build and corpus.
 
   --corpus FILE   text to train on, plain or gzipped, or a folder of such files
@@ -163,12 +163,12 @@ table() {
   }' || { echo "quickstart.sh: the models learnt too little" >&2; exit 1; }
 }
 
-heading "packages" "about 7 minutes remain on two idle cores"
+heading "packages" "about 8 minutes remain on two idle cores"
 needs=()
 [[ -n $corpus ]] || needs=(--quickstart)
 tools/install_deps.sh "${needs[@]}"
 
-heading "build" "about 6 minutes remain, 2 of them to build"
+heading "build" "about 7 minutes remain, 4 of them to build"
 cuda=()
 if ! has_gpu && ! asked_for_cuda; then
   cuda=(-DDELINK_CUDA=OFF)
