@@ -9,16 +9,14 @@
 
 option(DELINK_PRECOMPILED_HEADERS "read libraries' headers once" OFF)
 
-# ccache compiles again only what is new, in whatever checkout and build folder:
-# it tells sources by their paths in the checkout, and precompiled headers by what
-# they are made of, also where CMake has just written the file that lists them: a
-# compiler writes no precompiled header twice the same, and all that reads one that
-# was not kept is compiled again.
+# ccache compiles again only what is new, in any checkout and build folder. It
+# knows sources by their paths in the checkout, and precompiled headers by their
+# text (precompile.sh), also if CMake has just written the file that lists them.
 find_program(CCACHE_PROGRAM ccache)
 set(DELINK_CCACHE)
 if(CCACHE_PROGRAM)
   set(DELINK_CCACHE ${CMAKE_COMMAND} -E env
-    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
+    CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_PCH_EXTSUM=1
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
     ${CCACHE_PROGRAM})
   if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
@@ -50,6 +48,15 @@ if(DELINK_PRECOMPILED_HEADERS)
       PRIVATE delink_options GTest::gmock GTest::gtest)
     target_precompile_headers(delink_precompiled_test
       PRIVATE ${precompiled_test})
+  endif()
+  if(CCACHE_PROGRAM)
+    foreach(of IN ITEMS library test)
+      if(TARGET delink_precompiled_${of})
+        set_target_properties(delink_precompiled_${of} PROPERTIES
+          CXX_COMPILER_LAUNCHER
+          "${PROJECT_SOURCE_DIR}/cmake/precompile.sh;${CMAKE_CXX_COMPILER_LAUNCHER}")
+      endif()
+    endforeach()
   endif()
 endif()
 
