@@ -22,5 +22,9 @@ while [ "$left" -gt 0 ]; do
   esac
 done
 case $output in
-  *.gch) "$@" -E -P -dD | sha256sum >"$output.sum" ;;
+  *.gch)
+    "$@" -E -P -dD -o "$output.text"
+    sha256sum <"$output.text" >"$output.sum"
+    rm "$output.text"
+    ;;
 esac
