@@ -12,7 +12,7 @@ option(DELINK_UNITY_BUILD "compile several sources as one" OFF)
 
 # About as many bytes of sources are compiled as one. Tests' sources mostly wait
 # for what they include, libraries' for the optimiser.
-set(DELINK_UNITY_BYTES 60000)
+set(DELINK_UNITY_BYTES 180000)
 set(DELINK_UNITY_TEST_BYTES 100000)
 
 # The sources of a target that can be put together, and how large they are.

@@ -33,7 +33,7 @@ struct Input {
 };
 
 // A matrix of parameters, which makes `out` columns of y from `first` on.
-struct Piece {
+struct WeightPiece {
   Param* w;
   Param* b;  // null without
   int64_t first, out;
@@ -44,8 +44,8 @@ struct Piece {
 };
 
 // All pieces, one or two.
-std::vector<Piece> PiecesOf(Sizes s, Param& w, Param* b) {
-  std::vector<Piece> pieces = {{&w, b, 0, s.out - s.rest}};
+std::vector<WeightPiece> PiecesOf(Sizes s, Param& w, Param* b) {
+  std::vector<WeightPiece> pieces = {{&w, b, 0, s.out - s.rest}};
   if (s.rest > 0) {
     pieces.push_back(
         {w.rest(), b != nullptr ? b->rest() : nullptr, s.out - s.rest, s.rest});
@@ -58,7 +58,7 @@ void InputGrad(Backward& back, Sizes s, const Input& in, Var y, Param& w) {
   const Kernels& kernels = KernelsOf(y.tape(), y.dtype());
   const Var of = in.pre.defined() ? in.pre : in.x;
   void* const dx = back.NewGrad(of).data();
-  for (const Piece& piece : PiecesOf(s, w, nullptr)) {
+  for (const WeightPiece& piece : PiecesOf(s, w, nullptr)) {
     const MatmulArgs product = {.m = s.N,
                                 .n = s.in,
                                 .k = piece.out,
@@ -80,7 +80,8 @@ void InputGrad(Backward& back, Sizes s, const Input& in, Var y, Param& w) {
 }
 
 // Computes the gradient of piece.w.
-MatmulArgs WeightProduct(Sizes s, Var x, const Tensor& dy, const Piece& piece,
+MatmulArgs WeightProduct(Sizes s, Var x, const Tensor& dy,
+                         const WeightPiece& piece,
                          const Param::GradTarget& dw) {
   return {.m = piece.out,
           .n = s.in,
@@ -99,13 +100,13 @@ MatmulArgs WeightProduct(Sizes s, Var x, const Tensor& dy, const Piece& piece,
 // The pieces' columns of y are not contiguous in memory, so all are summed at
 // once.
 void BiasGrads(Backward& back, Sizes s, Var y,
-               const std::vector<Piece>& pieces) {
+               const std::vector<WeightPiece>& pieces) {
   const Kernels& kernels = KernelsOf(y.tape(), y.dtype());
   const Tensor sums = back.Scratch({s.out}, StatisticsOf(y.dtype()));
   kernels.bias_grad(
       back.stream(),
       {.N = s.N, .D = s.out, .dy = back.grad(y).data(), .db = sums.data()});
-  for (const Piece& piece : pieces) {
+  for (const WeightPiece& piece : pieces) {
     const Tensor sum(piece.Columns(sums), sums.dtype(), {piece.out});
     AddSmallGradient(back, sum, *piece.b);
   }
@@ -114,9 +115,9 @@ void BiasGrads(Backward& back, Sizes s, Var y,
 void WeightGrad(Backward& back, Sizes s, Var x, Var y, Param& w, Param* b) {
   const Kernels& kernels = KernelsOf(x.tape(), x.dtype());
   const Tensor dy = back.grad(y);
-  const std::vector<Piece> pieces = PiecesOf(s, w, b);
+  const std::vector<WeightPiece> pieces = PiecesOf(s, w, b);
   if (b == nullptr || pieces.size() > 1) {
-    for (const Piece& piece : pieces) {
+    for (const WeightPiece& piece : pieces) {
       kernels.matmul(back.stream(),
                      WeightProduct(s, x, dy, piece, piece.w->TakeGradAsKept()));
     }
@@ -143,7 +144,7 @@ void WeightGrad(Backward& back, Sizes s, Var x, Var y, Param& w, Param* b) {
 }
 
 // x w^T (+ b) to columns of y.
-MatmulArgs ForwardProduct(Sizes s, Var x, Var y, const Piece& piece) {
+MatmulArgs ForwardProduct(Sizes s, Var x, Var y, const WeightPiece& piece) {
   return {.m = s.N,
           .n = piece.out,
           .k = s.in,
@@ -197,7 +198,7 @@ Var Multiply(const Input& in, Param& w, Param* b) {
   const Sizes s = SizesOf(in.x, w, b);
   Tape& tape = in.x.tape();
   const Var y = tape.Output(OutputShape(in.x.shape(), s.out), in.x.dtype());
-  for (const Piece& piece : PiecesOf(s, w, b)) {
+  for (const WeightPiece& piece : PiecesOf(s, w, b)) {
     KernelsOf(tape, y.dtype())
         .matmul(tape.stream(), ForwardProduct(s, in.x, y, piece));
   }

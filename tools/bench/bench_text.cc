@@ -11,11 +11,8 @@
 namespace delink::bench {
 namespace {
 
-constexpr double kGiga = 1e9;
 // Kernels with a smaller share of a step are not listed; --json has all.
 constexpr double kLeastShare = 0.005;
-// With more runnable threads a core than this before we begin, it is busy.
-constexpr double kBusy = 0.3;
 
 std::string Milliseconds(double seconds) {
   const double ms = 1e3 * seconds;
@@ -47,7 +44,7 @@ std::string MachineText(const Machine& m) {
       absl::StrFormat("  disk         %8.2f GB/s written, %.2f GB/s read%s\n",
                       m.disk.write / kGiga, m.disk.read / kGiga,
                       m.disk.direct ? "" : " (page cache)"));
-  if (m.load > kBusy * static_cast<double>(m.cores)) {
+  if (m.load > kBusyLoad * static_cast<double>(m.cores)) {
     absl::StrAppend(
         &text, absl::StrFormat("  the machine was busy (load %.1f): figures "
                                "are no more than a lower bound\n",

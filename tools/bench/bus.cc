@@ -22,11 +22,11 @@ using Clock = std::chrono::steady_clock;
 // A block is copied in this many pieces, one after the other.
 constexpr int64_t kPieces = 4;
 
-enum class Way : uint8_t { kToDevice, kToHost };
+enum class Towards : uint8_t { kToDevice, kToHost };
 
 // One direction: a block on each side.
-struct Lane {
-  Way way;
+struct Direction {
+  Towards towards;
   char* host;
   char* on_device;
   Stream* stream;
@@ -50,8 +50,8 @@ class Bus {
 
   // Uses these blocks of the host and of the device, of `bytes` each.
   offload::BusRates Measure(char* const host[2], char* const on_device[2]) {
-    const Lane in{Way::kToDevice, host[0], on_device[0], in_.get()};
-    const Lane out{Way::kToHost, host[1], on_device[1], out_.get()};
+    const Direction in{Towards::kToDevice, host[0], on_device[0], in_.get()};
+    const Direction out{Towards::kToHost, host[1], on_device[1], out_.get()};
     // Warm-up: the first touch of memory, and one-time work of the driver.
     BytesPerSecond(in, 0);
     BytesPerSecond(out, 0);
@@ -69,12 +69,12 @@ class Bus {
 
  private:
   // Measures the copies that begin within `seconds`, at least one block.
-  double BytesPerSecond(const Lane& lane, double seconds) {
+  double BytesPerSecond(const Direction& lane, double seconds) {
     const Clock::time_point start = Clock::now();
     int64_t pieces = 0;
     do {
       const int64_t at = pieces % kPieces * piece_;
-      if (lane.way == Way::kToDevice) {
+      if (lane.towards == Towards::kToDevice) {
         device_.CopyFromHost(*lane.stream, lane.on_device + at, lane.host + at,
                              piece_);
       } else {
@@ -87,7 +87,7 @@ class Bus {
     return static_cast<double>(pieces * piece_) / Since(start);
   }
 
-  void AtOnce(const Lane& in, const Lane& out, Samples* samples) {
+  void AtOnce(const Direction& in, const Direction& out, Samples* samples) {
     std::barrier gate(2);
     double to_host = 0;
     std::thread other([&] {

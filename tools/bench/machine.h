@@ -13,6 +13,10 @@
 namespace delink::bench {
 
 constexpr int64_t kMebibyte = 1 << 20;
+constexpr double kGiga = 1e9;
+// A machine that had more runnable threads than this before the benchmark, for
+// each core or thread of ours, is busy.
+constexpr double kBusyLoad = 0.3;
 
 struct MatmulPeak {
   DType dtype = DType::kF32;

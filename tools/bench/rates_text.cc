@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "offload/plan/bounds.h"
+#include "tools/bench/machine.h"
 #include "tools/bench/rates_suite.h"
 #include "tools/bench/update_rates.h"
 
@@ -12,11 +13,6 @@ using offload::MachineRates;
 using offload::ParamForms;
 using offload::UpdatePlace;
 using offload::WordOf;
-
-constexpr double kGiga = 1e9;
-// With more runnable threads than this for each of ours before we began, the
-// machine is busy.
-constexpr double kBusy = 0.3;
 
 std::string BusLine(const char* name, const offload::BusRates& bus) {
   return absl::StrFormat("  %-10s %10.2f %10.2f %14.2f %10.2f\n", name,
@@ -98,7 +94,7 @@ std::string ToText(const MachineRates& rates) {
       "rates of %s '%s', %d threads of the host; load %.1f before; medians%s\n",
       rates.device.kind, rates.device.name, rates.threads, rates.load,
       rates.quick ? ", rough" : "");
-  if (rates.load > kBusy * static_cast<double>(rates.threads)) {
+  if (rates.load > kBusyLoad * static_cast<double>(rates.threads)) {
     absl::StrAppend(&text,
                     "the machine was busy: rates are no more than a lower "
                     "bound\n");

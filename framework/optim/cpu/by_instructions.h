@@ -36,14 +36,13 @@ DELINK_TARGET_AVX512 void ByAvx512(const Body& body, int64_t begin,
 
 template <typename Body>
 void By(Instructions set, const Body& body, int64_t begin, int64_t end) {
-  switch (set) {
-    case Instructions::kAvx512:
-      return ByAvx512(body, begin, end);
-    case Instructions::kAvx2:
-      return ByAvx2(body, begin, end);
-    case Instructions::kBaseline:
-      return ByBaseline(body, begin, end);
+  if constexpr (IsBuilt(Instructions::kAvx512)) {
+    if (set == Instructions::kAvx512) return ByAvx512(body, begin, end);
   }
+  if constexpr (IsBuilt(Instructions::kAvx2)) {
+    if (set == Instructions::kAvx2) return ByAvx2(body, begin, end);
+  }
+  ByBaseline(body, begin, end);
 }
 
 // Calls work(i) for each i of [0, n); the calls must be independent. Uses the

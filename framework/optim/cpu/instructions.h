@@ -17,11 +17,23 @@ namespace delink::cpu {
 
 enum class Instructions { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 
+// Whether this build has code for a set; DELINK_ONLY_SIMD (CMakeLists.txt) names
+// the one that it has beside the baseline.
+constexpr bool IsBuilt(Instructions set) {
+#if defined(DELINK_ONLY_SIMD)
+  return set == Instructions::kBaseline || set == Instructions::DELINK_ONLY_SIMD;
+#else
+  (void)set;
+  return true;
+#endif
+}
+
 #if defined(__x86_64__)
 #define DELINK_TARGET_AVX2 __attribute__((target("avx2")))
 #define DELINK_TARGET_AVX512 \
   __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2")))
 inline bool Has(Instructions set) {
+  if (!IsBuilt(set)) return false;
   switch (set) {
     case Instructions::kBaseline:
       return true;
