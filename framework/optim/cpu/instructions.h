@@ -17,11 +17,12 @@ namespace delink::cpu {
 
 enum class Instructions { kBaseline = 0, kAvx2 = 1, kAvx512 = 2 };
 
-// Whether this build has code for a set; DELINK_ONLY_SIMD (CMakeLists.txt) names
-// the one that it has beside the baseline.
+// Whether this build has code for a set; DELINK_ONLY_SIMD (CMakeLists.txt)
+// names the one that it has beside the baseline.
 constexpr bool IsBuilt(Instructions set) {
 #if defined(DELINK_ONLY_SIMD)
-  return set == Instructions::kBaseline || set == Instructions::DELINK_ONLY_SIMD;
+  return set == Instructions::kBaseline ||
+         set == Instructions::DELINK_ONLY_SIMD;
 #else
   (void)set;
   return true;
