@@ -10,11 +10,58 @@
 
 namespace delink::bench {
 
-// The three products of a linear layer with m rows. The rows of its output
-// begin `pitch` elements apart.
+namespace {
+
+// The three products of a linear layer with m rows of type t. The rows of its
+// output begin `pitch` elements apart.
+struct Linear {
+  int64_t m, in, out, pitch;
+  DType t, gradient;
+
+  MatmulArgs Forward(Pieces& at, bool bias) const {
+    return {.m = m,
+            .n = out,
+            .k = in,
+            .transpose_b = true,
+            .a = at.Take(m * in, t),
+            .lda = in,
+            .b = at.Take(out * in, t),
+            .ldb = in,
+            .c = at.Take(m * pitch, t),
+            .ldc = pitch,
+            .bias = bias ? at.Take(out, t) : nullptr};
+  }
+  MatmulArgs Dx(Pieces& at) const {
+    return {.m = m,
+            .n = in,
+            .k = out,
+            .a = at.Take(m * pitch, t),
+            .lda = pitch,
+            .b = at.Take(out * in, t),
+            .ldb = in,
+            .c = at.Take(m * in, t),
+            .ldc = in};
+  }
+  MatmulArgs Dw(Pieces& at) const {
+    return {.m = out,
+            .n = in,
+            .k = m,
+            .transpose_a = true,
+            .a = at.Take(m * pitch, t),
+            .lda = pitch,
+            .b = at.Take(m * in, t),
+            .ldb = in,
+            .c = at.Take(out * in, gradient),
+            .ldc = in,
+            .c_is_gradient = true};
+  }
+};
+
+}  // namespace
+
 void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
                        int64_t out, bool bias, int64_t pitch) {
-  const DType t = dtype_, p = kGradient;
+  const Linear of{m, in, out, pitch, dtype_, kGradient};
   const MatmulKernel library =
       device_ == DeviceKind::kCpu ? LibraryMatmul(dtype_) : nullptr;
   const auto add = [&](const char* what, const std::string& shape, auto make) {
@@ -22,43 +69,10 @@ void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
     Add(title, shape, kernels_->matmul, make);
     if (library != nullptr) Add(title + ", library", shape, library, make);
   };
-  add("forward", By(m, out, in), [=](Pieces& at) {
-    return MatmulArgs{.m = m,
-                      .n = out,
-                      .k = in,
-                      .transpose_b = true,
-                      .a = at.Take(m * in, t),
-                      .lda = in,
-                      .b = at.Take(out * in, t),
-                      .ldb = in,
-                      .c = at.Take(m * pitch, t),
-                      .ldc = pitch,
-                      .bias = bias ? at.Take(out, t) : nullptr};
-  });
-  add("dx", By(m, in, out), [=](Pieces& at) {
-    return MatmulArgs{.m = m,
-                      .n = in,
-                      .k = out,
-                      .a = at.Take(m * pitch, t),
-                      .lda = pitch,
-                      .b = at.Take(out * in, t),
-                      .ldb = in,
-                      .c = at.Take(m * in, t),
-                      .ldc = in};
-  });
-  add("dw", By(out, in, m), [=](Pieces& at) {
-    return MatmulArgs{.m = out,
-                      .n = in,
-                      .k = m,
-                      .transpose_a = true,
-                      .a = at.Take(m * pitch, t),
-                      .lda = pitch,
-                      .b = at.Take(m * in, t),
-                      .ldb = in,
-                      .c = at.Take(out * in, p),
-                      .ldc = in,
-                      .c_is_gradient = true};
-  });
+  add("forward", By(m, out, in),
+      [=](Pieces& at) { return of.Forward(at, bias); });
+  add("dx", By(m, in, out), [=](Pieces& at) { return of.Dx(at); });
+  add("dw", By(out, in, m), [=](Pieces& at) { return of.Dw(at); });
 }
 
 void OpList::AddMatmuls() {
@@ -76,49 +90,19 @@ void OpList::AddMatmuls() {
 void OpList::AddFusedMatmuls() {
   const int64_t N = sizes_.N, D = sizes_.D, F = sizes_.F;
   const DType t = dtype_, p = kGradient;
+  const Linear up{N, D, F, F, t, p}, down{N, F, D, D, t, p};
   Add("matmul up gelu", By(N, F, D), kernels_->matmul_gelu, [=](Pieces& at) {
-    return MatmulGeluArgs{{.m = N,
-                           .n = F,
-                           .k = D,
-                           .transpose_b = true,
-                           .a = at.Take(N * D, t),
-                           .lda = D,
-                           .b = at.Take(F * D, t),
-                           .ldb = D,
-                           .c = at.Take(N * F, t),
-                           .ldc = F,
-                           .bias = at.Take(F, t)},
-                          GeluForm::kTanh,
+    return MatmulGeluArgs{up.Forward(at, true), GeluForm::kTanh,
                           at.Take(N * F, t)};
   });
   Add("matmul down dx gelu", By(N, F, D), kernels_->matmul_gelu_backward,
       [=](Pieces& at) {
-        return MatmulGeluBackwardArgs{{.m = N,
-                                       .n = F,
-                                       .k = D,
-                                       .a = at.Take(N * D, t),
-                                       .lda = D,
-                                       .b = at.Take(D * F, t),
-                                       .ldb = F,
-                                       .c = at.Take(N * F, t),
-                                       .ldc = F},
-                                      GeluForm::kTanh,
+        return MatmulGeluBackwardArgs{down.Dx(at), GeluForm::kTanh,
                                       at.Take(N * F, t)};
       });
   Add("matmul up dw bias", By(F, D, N), kernels_->matmul_bias_grad,
       [=](Pieces& at) {
-        return MatmulBiasGradArgs{{.m = F,
-                                   .n = D,
-                                   .k = N,
-                                   .transpose_a = true,
-                                   .a = at.Take(N * F, t),
-                                   .lda = F,
-                                   .b = at.Take(N * D, t),
-                                   .ldb = D,
-                                   .c = at.Take(F * D, p),
-                                   .ldc = D,
-                                   .c_is_gradient = true},
-                                  at.Take(F, p)};
+        return MatmulBiasGradArgs{up.Dw(at), at.Take(F, p)};
       });
 }
 
