@@ -1,15 +1,14 @@
 // The list of measured kernels: matrix products, and those over all parameters.
 #include <cmath>
 
-#include "framework/base/check.h"
 #include "framework/optim/kernels.h"
 #include "framework/optim/slab_optimizer.h"
 #include "layers/kernels/find_kernels.h"
 #include "layers/ops/head_loss.h"
 #include "tools/bench/op_list.h"
+#include "tools/bench/update_rates.h"
 
 namespace delink::bench {
-
 namespace {
 
 // The three products of a linear layer with m rows of type t. The rows of its
@@ -171,34 +170,16 @@ void OpList::AddAttention(int64_t B, int64_t seq) {
 
 namespace {
 
-// A step that is neither clipped nor skipped.
-UpdateControl PlainUpdate() {
-  UpdateControl control;
-  control.lr = 1e-4;
-  control.clip_factor = 1;
-  return control;
-}
-
 // AdamW over n parameters; for bf16 with master weights, which it also rounds.
 OpCall AdamW(const OptimKernels& kernels, int64_t n, DType dtype, Pieces& m) {
-  const bool rounds = dtype == DType::kBF16;
-  AdamWArgs a{.p = m.Take(n, DType::kF32),
-              .w = rounds ? m.Take(n, DType::kBF16) : nullptr,
-              .g = m.Take(n, DType::kF32),
-              .m = m.Take(n, DType::kF32),
-              .v = m.TakePositive(n, DType::kF32),
-              .n = n,
-              .beta1 = 0.9,
-              .beta2 = 0.95,
-              .eps = 1e-8,
-              .decay = 0.1,
-              .update = 10,
-              .control = m.Put<UpdateControl>({PlainUpdate()})};
+  const AdamWArgs a =
+      AdamWOf({.weights = dtype, .gradients = DType::kF32}, n, m);
   const double plane = static_cast<double>(n) * sizeof(float);
-  return {.work = {.kernel = "adamw",
-                   .read = 4 * plane,
-                   .written = 3 * plane + (rounds ? plane / 2 : 0)},
-          .run = [a, &kernels](Stream& stream) { kernels.adamw(stream, a); }};
+  return {
+      .work = {.kernel = "adamw",
+               .read = 4 * plane,
+               .written = 3 * plane + (dtype == DType::kBF16 ? plane / 2 : 0)},
+      .run = [a, &kernels](Stream& stream) { kernels.adamw(stream, a); }};
 }
 
 OpCall SumSquares(const OptimKernels& kernels, int64_t n, Pieces& m) {
