@@ -10,7 +10,6 @@
 #include "data/tokenizer/tokenizer.h"
 #include "framework/base/at.h"
 #include "framework/base/file.h"
-#include "framework/base/format_bytes.h"
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/streamed_values.h"
@@ -23,7 +22,6 @@
 #include "recipes/convert/text_table.h"
 #include "recipes/huggingface/model_folder.h"
 #include "recipes/record/environment.h"
-#include "recipes/record/progress.h"
 #include "recipes/saved/saved_model.h"
 
 namespace delink {
@@ -265,10 +263,7 @@ absl::StatusOr<ExportReport> ExportUnread(const ExportOptions& options,
 
 absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
                                                const ModelList& models) {
-  if (PathExists(options.out)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(options.out, ": already exists; choose another folder"));
-  }
+  DELINK_RETURN_IF_ERROR(CheckIsNew(options.out, "folder"));
   if (!options.dry_run) {
     absl::StatusOr<ExportReport> report = ExportUnread(options, models);
     if (report.ok() || absl::IsResourceExhausted(report.status()) ||
@@ -283,25 +278,16 @@ absl::StatusOr<ExportReport> ExportHuggingFace(const ExportOptions& options,
 }
 
 std::string ToString(const ExportReport& r) {
-  std::string text =
-      absl::StrCat(r.written ? "converted " : "would convert ", r.from, "\n",
-                   r.written ? "       to " : "           to ", r.to, ": ",
-                   r.architecture, " (", r.model_type, "), ",
-                   std::string(ToString(r.dtype)), "\n", r.tensors.size(),
-                   " tensors, ", FormatCount(static_cast<double>(r.parameters)),
-                   " parameters, ", FormatBytes(r.bytes), "\n");
-  for (const std::string& note : r.notes) absl::StrAppend(&text, note, "\n");
-  for (const FileSum& file : r.files) {
-    absl::StrAppend(&text, file.digest, "  ", file.name, "\n");
-  }
-  if (r.written) return text;
   std::vector<std::vector<std::string>> rows;
   for (const ExportReport::Tensor& tensor : r.tensors) {
     rows.push_back({tensor.theirs, ShapeText(tensor.shape),
                     std::string(ToString(r.dtype)), absl::StrCat(tensor.bytes),
                     tensor.file, tensor.ours});
   }
-  return text + TextTable(rows);
+  return ReportText(r,
+                    absl::StrCat(r.architecture, " (", r.model_type, "), ",
+                                 std::string(ToString(r.dtype))),
+                    rows);
 }
 
 }  // namespace delink

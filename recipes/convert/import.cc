@@ -9,15 +9,14 @@
 #include "absl/strings/str_join.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/base/file.h"
-#include "framework/base/format_bytes.h"
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
+#include "recipes/convert/output_folder.h"
 #include "recipes/convert/text_table.h"
 #include "recipes/convert/write_import.h"
 #include "recipes/huggingface/folder_values.h"
 #include "recipes/huggingface/model_folder.h"
-#include "recipes/record/progress.h"
 
 namespace delink {
 namespace {
@@ -83,7 +82,7 @@ ImportReport::Tensor Row(const LogicalTensor& tensor,
 
 absl::StatusOr<ImportReport> ImportHuggingFace(const ImportOptions& options,
                                                const ModelList& models) {
-  DELINK_RETURN_IF_ERROR(CheckImportOut(options.out));
+  DELINK_RETURN_IF_ERROR(CheckIsNew(options.out, "folder"));
   const std::vector<const huggingface::Family*> families = FamiliesOf(models);
   DELINK_ASSIGN_OR_RETURN(ModelFolder folder,
                           huggingface::OpenModelFolder(options.in, families));
@@ -118,24 +117,14 @@ absl::StatusOr<ImportReport> ImportHuggingFace(const ImportOptions& options,
 }
 
 std::string ToString(const ImportReport& r) {
-  std::string text = absl::StrCat(
-      r.written ? "converted " : "would convert ", r.from, "\n",
-      r.written ? "       to " : "           to ", r.to, ": ", r.kind, " (",
-      r.family, "), weights only\n", r.tensors.size(), " tensors, ",
-      FormatCount(static_cast<double>(r.parameters)), " parameters, ",
-      FormatBytes(r.bytes), "\n");
-  for (const std::string& note : r.notes) absl::StrAppend(&text, note, "\n");
-  for (const FileSum& file : r.files) {
-    absl::StrAppend(&text, file.digest, "  ", file.name, "\n");
-  }
-  if (r.written) return text;
   std::vector<std::vector<std::string>> rows;
   for (const ImportReport::Tensor& tensor : r.tensors) {
     rows.push_back({tensor.ours, ShapeText(tensor.shape), "F32",
                     absl::StrCat(tensor.bytes), tensor.dtype,
                     absl::StrJoin(tensor.theirs, ", ")});
   }
-  return text + TextTable(rows);
+  return ReportText(r, absl::StrCat(r.kind, " (", r.family, "), weights only"),
+                    rows);
 }
 
 }  // namespace delink

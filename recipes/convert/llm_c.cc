@@ -82,7 +82,7 @@ absl::StatusOr<FileSum> WriteLlmC(const Outgoing& model,
 
 absl::StatusOr<ImportReport> ImportLlmC(const ImportOptions& options,
                                         const ModelList& models) {
-  DELINK_RETURN_IF_ERROR(CheckImportOut(options.out));
+  DELINK_RETURN_IF_ERROR(CheckIsNew(options.out, "folder"));
   DELINK_ASSIGN_OR_RETURN(llm_c::Values values,
                           llm_c::Values::Open(options.in));
   const GptConfig config = ConfigOf(values.header());
@@ -121,10 +121,7 @@ absl::StatusOr<ImportReport> ImportLlmC(const ImportOptions& options,
 
 absl::StatusOr<ExportReport> ExportLlmC(const ExportOptions& options,
                                         const ModelList& models) {
-  if (PathExists(options.out)) {
-    return absl::AlreadyExistsError(
-        absl::StrCat(options.out, ": already exists; choose another file"));
-  }
+  DELINK_RETURN_IF_ERROR(CheckIsNew(options.out, "file"));
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
                           OpenSaved(options.in, models, options.threads));
   // Each layer's own tensors, even if the checkpoint has links.

@@ -16,9 +16,9 @@ namespace {
 
 constexpr char kLock[] = "lock";  // FolderLock's
 
-absl::Status IsThere(const std::string& out) {
+absl::Status IsThere(const std::string& out, const char* what = "name") {
   return absl::AlreadyExistsError(
-      absl::StrCat(out, ": already exists; choose another name"));
+      absl::StrCat(out, ": already exists; choose another ", what));
 }
 
 // Checks that OUT.tmp is missing, empty or interrupted work.
@@ -53,6 +53,10 @@ absl::Status Empty(const std::string& path) {
 }
 
 }  // namespace
+
+absl::Status CheckIsNew(const std::string& out, const char* what) {
+  return PathExists(out) ? IsThere(out, what) : absl::OkStatus();
+}
 
 absl::StatusOr<OutputFolder> OutputFolder::Begin(const std::string& out,
                                                  const std::string& origin) {

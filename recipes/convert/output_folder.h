@@ -15,6 +15,9 @@
 
 namespace delink {
 
+// AlreadyExists: there is something at `out`; choose another `what` ("folder").
+absl::Status CheckIsNew(const std::string& out, const char* what);
+
 class OutputFolder {
  public:
   // The name of that file, in OUT as well.

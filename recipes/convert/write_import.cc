@@ -117,12 +117,6 @@ std::string OriginOf(const ImportedModel& model) {
 
 }  // namespace
 
-absl::Status CheckImportOut(const std::string& out) {
-  if (!PathExists(out)) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat(out, ": already exists; choose another folder"));
-}
-
 std::unique_ptr<Tokenizer> IdsTokenizer(int64_t vocab, int32_t end) {
   return MakeIdsTokenizer(static_cast<int32_t>(vocab),
                           end >= 0 ? end : static_cast<int32_t>(vocab - 1));

@@ -28,9 +28,6 @@ struct ImportedModel {
   CheckpointFiles files = {};  // small files to include
 };
 
-// AlreadyExists: `out` exists.
-absl::Status CheckImportOut(const std::string& out);
-
 // The tokenizer of a model without one: reads and writes ids. `end` ends
 // documents; if it is -1 (not known), the last id does.
 std::unique_ptr<Tokenizer> IdsTokenizer(int64_t vocab, int32_t end = -1);

@@ -17,8 +17,6 @@
 #include "framework/base/status_macros.h"
 #include "recipes/run/batches.h"
 #include "recipes/saved/forward_pass.h"
-#include "recipes/saved/saved_model.h"
-#include "recipes/saved/together.h"
 
 namespace delink {
 namespace {
@@ -75,12 +73,8 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
   absl::StatusOr<Source> source =
       OpenSource(*saved, SideOf(options.data, "validation"), comm);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, source.status()));
-  std::unique_ptr<Device> device = NewCpuDevice();
-  if (options.device != nullptr) {
-    DELINK_ASSIGN_OR_RETURN(device, options.device(saved->recipe()));
-  }
   DELINK_ASSIGN_OR_RETURN(const Together together,
-                          LoadTogether(*saved, *device, comm));
+                          LoadTogether(*saved, options.device, comm));
   const DataConfig& data = saved->recipe().data;
   const BatchCut cut{.micro_batch = saved->recipe().run.micro_batch,
                      .seq = data.seq,

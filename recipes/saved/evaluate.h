@@ -6,16 +6,13 @@
 
 #include <cmath>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
-#include "framework/device/backend.h"
 #include "recipes/models/model_list.h"
-#include "recipes/schema/recipe.h"
+#include "recipes/saved/together.h"
 
 namespace delink {
 
@@ -28,8 +25,7 @@ struct EvaluateOptions {
   // all.
   int64_t batches = 0;
   DType dtype = DType::kF32;  // of weights and activations
-  // The device for a checkpoint of that recipe; null: the CPU.
-  std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)> device;
+  MakeDevice device;
 };
 
 struct Evaluation {

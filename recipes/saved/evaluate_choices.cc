@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -10,7 +11,6 @@
 #include "framework/base/at.h"
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
-#include "recipes/saved/saved_model.h"
 #include "recipes/saved/token_batches.h"
 
 namespace delink {
@@ -104,10 +104,6 @@ absl::StatusOr<Work> ReadWork(const ChoicesOptions& options,
                 &evaluation->questions);
 }
 
-Json Finite(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
 }  // namespace
 
 double ScoredOption::score(ChoiceScore by) const {
@@ -148,21 +144,13 @@ absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
                               .stage = saved->run().stage};
   absl::StatusOr<Work> work = ReadWork(options, *saved, &evaluation);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, work.status()));
-  std::unique_ptr<Device> device = NewCpuDevice();
-  if (options.device != nullptr) {
-    DELINK_ASSIGN_OR_RETURN(device, options.device(saved->recipe()));
-  }
   DELINK_ASSIGN_OR_RETURN(const Together together,
-                          LoadTogether(*saved, *device, comm));
-  absl::StatusOr<std::vector<double>> scores =
-      ScoreShare(*saved, together, work->choices);
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, scores.status()));
-  DELINK_RETURN_IF_ERROR(comm.AllReduce(scores->data(),
-                                        static_cast<int64_t>(scores->size()),
-                                        DType::kF64, ReduceOp::kSum)
-                             ->Wait());
-  for (size_t i = 0; i < scores->size(); ++i) {
-    work->to[i]->log_likelihood = (*scores)[i];
+                          LoadTogether(*saved, options.device, comm));
+  DELINK_ASSIGN_OR_RETURN(
+      const std::vector<double> scores,
+      SumOverRanks(comm, ScoreShare(*saved, together, work->choices)));
+  for (size_t i = 0; i < scores.size(); ++i) {
+    work->to[i]->log_likelihood = scores[i];
   }
   for (ScoredQuestion& question : evaluation.questions) {
     Pick(&question);
@@ -206,8 +194,8 @@ std::string ToJson(const ChoiceEvaluation& e) {
   for (int i = 0; i < kChoiceScores; ++i) {
     const auto by = static_cast<ChoiceScore>(i);
     all[kChoiceScoreNames[i]] = e.accuracy(by);
-    all[absl::StrCat(kChoiceScoreNames[i], "_stderr")] =
-        Finite(e.standard_error(by));
+    // JSON has null for NaN.
+    all[absl::StrCat(kChoiceScoreNames[i], "_stderr")] = e.standard_error(by);
   }
   return JsonText(all) + "\n";
 }

@@ -17,17 +17,14 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
-#include "framework/device/backend.h"
 #include "recipes/models/model_list.h"
 #include "recipes/saved/choices.h"
-#include "recipes/schema/recipe.h"
+#include "recipes/saved/together.h"
 
 namespace delink {
 
@@ -43,8 +40,7 @@ struct ChoicesOptions {
   std::string choices;          // the file
   std::string delimiter = " ";  // between a question and its options
   DType dtype = DType::kF32;    // of weights and activations
-  // The device for a checkpoint of that recipe; null: the CPU.
-  std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)> device;
+  MakeDevice device;
 };
 
 struct ScoredOption {

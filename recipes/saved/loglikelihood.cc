@@ -1,6 +1,7 @@
 #include "recipes/saved/loglikelihood.h"
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,7 +10,6 @@
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
 #include "recipes/saved/json_lines.h"
-#include "recipes/saved/saved_model.h"
 #include "recipes/saved/token_batches.h"
 
 namespace delink {
@@ -126,6 +126,11 @@ void Fill(const std::vector<double>& scores, std::vector<ScoredPair>* pairs) {
   }
 }
 
+// The number of pairs whose tokens are all greedy.
+int64_t Greedy(const LoglikelihoodEvaluation& e) {
+  return std::ranges::count_if(e.pairs, &ScoredPair::greedy);
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<TextPair>> ReadTextPairs(const std::string& path) {
@@ -194,46 +199,30 @@ absl::StatusOr<LoglikelihoodEvaluation> EvaluateLoglikelihood(
   const absl::StatusOr<std::vector<ChoiceTokens>> sequences =
       ReadSequences(options, *saved, &evaluation.pairs);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, sequences.status()));
-  std::unique_ptr<Device> device = NewCpuDevice();
-  if (options.device != nullptr) {
-    DELINK_ASSIGN_OR_RETURN(device, options.device(saved->recipe()));
-  }
   DELINK_ASSIGN_OR_RETURN(const Together together,
-                          LoadTogether(*saved, *device, comm));
-  absl::StatusOr<std::vector<double>> scores =
-      ScoreTokens(*saved, together, *sequences);
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, scores.status()));
-  DELINK_RETURN_IF_ERROR(comm.AllReduce(scores->data(),
-                                        static_cast<int64_t>(scores->size()),
-                                        DType::kF64, ReduceOp::kSum)
-                             ->Wait());
-  Fill(*scores, &evaluation.pairs);
+                          LoadTogether(*saved, options.device, comm));
+  DELINK_ASSIGN_OR_RETURN(
+      const std::vector<double> scores,
+      SumOverRanks(comm, ScoreTokens(*saved, together, *sequences)));
+  Fill(scores, &evaluation.pairs);
   return evaluation;
 }
 
 std::string ToText(const LoglikelihoodEvaluation& e) {
-  const auto greedy =
-      std::count_if(e.pairs.begin(), e.pairs.end(),
-                    [](const ScoredPair& pair) { return pair.greedy(); });
   const auto tokens = static_cast<double>(std::max<int64_t>(e.tokens(), 1));
   return absl::StrFormat(
       "%s (step %d, stage %s): log-likelihood %.6f nats a token over %d tokens "
       "of %d texts, %d of them greedy\n",
       e.checkpoint, e.step, e.stage, e.log_likelihood() / tokens, e.tokens(),
-      e.pairs.size(), greedy);
+      e.pairs.size(), Greedy(e));
 }
 
 std::string ToJson(const LoglikelihoodEvaluation& e) {
-  const auto greedy =
-      std::count_if(e.pairs.begin(), e.pairs.end(),
-                    [](const ScoredPair& pair) { return pair.greedy(); });
-  const auto truncated =
-      std::count_if(e.pairs.begin(), e.pairs.end(),
-                    [](const ScoredPair& pair) { return pair.truncated; });
+  const auto truncated = std::ranges::count_if(e.pairs, &ScoredPair::truncated);
   const Json all{
       {"checkpoint", e.checkpoint}, {"step", e.step},
       {"stage", e.stage},           {"pairs", e.pairs.size()},
-      {"tokens", e.tokens()},       {"greedy", greedy},
+      {"tokens", e.tokens()},       {"greedy", Greedy(e)},
       {"truncated", truncated},     {"log_likelihood", e.log_likelihood()}};
   return JsonText(all) + "\n";
 }

@@ -11,17 +11,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
-#include "framework/device/backend.h"
 #include "recipes/models/model_list.h"
 #include "recipes/saved/choices.h"
-#include "recipes/schema/recipe.h"
+#include "recipes/saved/together.h"
 
 namespace delink {
 
@@ -45,8 +42,7 @@ struct LoglikelihoodOptions {
   std::vector<std::string> sets = {};
   std::string pairs;          // the file
   DType dtype = DType::kF32;  // of weights and activations
-  // The device for a checkpoint of that recipe; null: the CPU.
-  std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)> device;
+  MakeDevice device;
 };
 
 struct ScoredToken {

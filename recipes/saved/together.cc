@@ -4,20 +4,34 @@
 
 namespace delink {
 
-absl::StatusOr<Together> LoadTogether(const SavedModel& saved, Device& device,
+absl::StatusOr<Together> LoadTogether(const SavedModel& saved,
+                                      const MakeDevice& device,
                                       Communicator& comm) {
-  Together together{.place = comm.rank(), .places = comm.size()};
+  Together together{
+      .device = NewCpuDevice(), .place = comm.rank(), .places = comm.size()};
+  if (device != nullptr) {
+    DELINK_ASSIGN_OR_RETURN(together.device, device(saved.recipe()));
+  }
   DELINK_ASSIGN_OR_RETURN(const Mesh mesh, saved.MeshFor(comm.size()));
   const bool alone = mesh.data == mesh.ranks();
-  DELINK_ASSIGN_OR_RETURN(together.store,
-                          saved.Load(comm, device, {}, alone ? Mesh() : mesh));
+  DELINK_ASSIGN_OR_RETURN(together.store, saved.Load(comm, *together.device, {},
+                                                     alone ? Mesh() : mesh));
   if (alone) return together;
   together.place = mesh.PlaceOf(comm.rank())[Axis::kData];
   together.places = mesh.data;
   DELINK_ASSIGN_OR_RETURN(
       together.ranks,
-      ForwardRanks::Create(together.store->layout(), device, comm));
+      ForwardRanks::Create(together.store->layout(), *together.device, comm));
   return together;
+}
+
+absl::StatusOr<std::vector<double>> SumOverRanks(
+    Communicator& comm, absl::StatusOr<std::vector<double>> mine) {
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, mine.status()));
+  DELINK_RETURN_IF_ERROR(comm.AllReduce(mine->data(), std::ssize(*mine),
+                                        DType::kF64, ReduceOp::kSum)
+                             ->Wait());
+  return mine;
 }
 
 }  // namespace delink

@@ -3,18 +3,26 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
+#include "framework/device/backend.h"
 #include "framework/module/param_store.h"
 #include "recipes/saved/forward_ranks.h"
 #include "recipes/saved/saved_model.h"
 
 namespace delink {
 
-// This rank's weights, and the ranks that share them.
+// The device for a checkpoint of that recipe; null: the CPU.
+using MakeDevice =
+    std::function<absl::StatusOr<std::unique_ptr<Device>>(const Recipe&)>;
+
+// This rank's device and weights, and the ranks that share them.
 struct Together {
+  std::unique_ptr<Device> device;
   std::unique_ptr<ParamStore> store;
   std::unique_ptr<ForwardRanks> ranks;  // null: all weights are here
   // Along the data axis.
@@ -34,7 +42,12 @@ struct Together {
 
 // Loads on the mesh that SavedModel::MeshFor gives the ranks of `comm`.
 // Collective.
-absl::StatusOr<Together> LoadTogether(const SavedModel& saved, Device& device,
+absl::StatusOr<Together> LoadTogether(const SavedModel& saved,
+                                      const MakeDevice& device,
                                       Communicator& comm);
+
+// The sums over ranks, or the first rank's error. Collective.
+absl::StatusOr<std::vector<double>> SumOverRanks(
+    Communicator& comm, absl::StatusOr<std::vector<double>> mine);
 
 }  // namespace delink

@@ -33,8 +33,7 @@ std::vector<double> Passes(int threads, int passes,
       const Clock::time_point begin = Clock::now();
       work(thread);
       gate.arrive_and_wait();
-      const std::chrono::duration<double> took = Clock::now() - begin;
-      if (thread == 0) seconds.push_back(took.count());
+      if (thread == 0) seconds.push_back(Since(begin));
     }
   };
   std::vector<std::thread> others;

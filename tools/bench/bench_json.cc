@@ -85,59 +85,58 @@ Json KernelsJson(const StepMeasure& s) {
   return kernels;
 }
 
+Json CaseJson(const StepCase& step) {
+  return {{"shape", step.shape},         {"seq", step.seq},
+          {"batch", step.batch},         {"share", step.share},
+          {"depth", step.depth},         {"precision", step.precision},
+          {"recompute", step.recompute}, {"set", step.sets}};
+}
+
 Json StepJson(const StepMeasure& s) {
-  return {{"shape", s.step.shape},
-          {"seq", s.step.seq},
-          {"batch", s.step.batch},
-          {"share", s.step.share},
-          {"depth", s.step.depth},
-          {"precision", s.step.precision},
-          {"recompute", s.step.recompute},
-          {"set", s.step.sets},
-          {"unique_parameters", s.unique_parameters},
-          {"virtual_parameters", s.virtual_parameters},
-          {"seconds", TimingJson(s.seconds)},
-          {"tokens_per_s", s.tokens_per_s},
-          {"flops", s.flops},
-          {"percent_of_peak", 100 * s.peak},
-          {"percent_of_light", 100 * s.light},
-          {"parts",
-           {{"forward", s.parts.forward},
-            {"head", s.parts.head},
-            {"backward", s.parts.backward},
-            {"reduce", s.parts.reduce},
-            {"norm", s.parts.norm},
-            {"update", s.parts.update},
-            {"zeroing", s.parts.zeroing},
-            {"other", s.parts.other}}},
-          {"blocks",
-           {{"update", s.blocks.update},
-            {"reduce", s.blocks.reduce},
-            {"norm", s.blocks.norm},
-            {"zeroing", s.blocks.zeroing},
-            {"total", s.blocks.total()}}},
-          {"kernels", KernelsJson(s)},
-          {"memory", ToJson(s.memory)},
-          {"resident_before_bytes", s.resident_before},
-          {"peak_resident_bytes", s.peak_resident},
-          {"allocated_bytes", s.allocated_bytes},
-          {"device_bytes", s.device_bytes},
-          {"loss", s.loss}};
+  Json json = CaseJson(s.step);
+  json.update({{"unique_parameters", s.unique_parameters},
+               {"virtual_parameters", s.virtual_parameters},
+               {"seconds", TimingJson(s.seconds)},
+               {"tokens_per_s", s.tokens_per_s},
+               {"flops", s.flops},
+               {"percent_of_peak", 100 * s.peak},
+               {"percent_of_light", 100 * s.light},
+               {"parts",
+                {{"forward", s.parts.forward},
+                 {"head", s.parts.head},
+                 {"backward", s.parts.backward},
+                 {"reduce", s.parts.reduce},
+                 {"norm", s.parts.norm},
+                 {"update", s.parts.update},
+                 {"zeroing", s.parts.zeroing},
+                 {"other", s.parts.other}}},
+               {"blocks",
+                {{"update", s.blocks.update},
+                 {"reduce", s.blocks.reduce},
+                 {"norm", s.blocks.norm},
+                 {"zeroing", s.blocks.zeroing},
+                 {"total", s.blocks.total()}}},
+               {"kernels", KernelsJson(s)},
+               {"memory", ToJson(s.memory)},
+               {"resident_before_bytes", s.resident_before},
+               {"peak_resident_bytes", s.peak_resident},
+               {"allocated_bytes", s.allocated_bytes},
+               {"device_bytes", s.device_bytes},
+               {"loss", s.loss}});
+  return json;
 }
 
 Json GainsJson(const BenchReport& report) {
   Json gains = Json::array();
   for (const SharingGain& gain : SharingGains(report.steps)) {
-    gains.push_back({{"shape", gain.step.shape},
-                     {"seq", gain.step.seq},
-                     {"batch", gain.step.batch},
-                     {"precision", gain.step.precision},
-                     {"recompute", gain.step.recompute},
-                     {"set", gain.step.sets},
-                     {"share", gain.share},
-                     {"separate_seconds", gain.separate},
-                     {"shared_seconds", gain.shared},
-                     {"ratio", gain.separate / gain.shared}});
+    Json json = CaseJson(gain.step);
+    json.erase("share");
+    json.erase("depth");
+    json.update({{"share", gain.share},
+                 {"separate_seconds", gain.separate},
+                 {"shared_seconds", gain.shared},
+                 {"ratio", gain.separate / gain.shared}});
+    gains.push_back(std::move(json));
   }
   return gains;
 }
@@ -145,18 +144,12 @@ Json GainsJson(const BenchReport& report) {
 Json RatiosJson(const BenchReport& report) {
   Json ratios = Json::array();
   for (const DepthRatios& r : RatiosOfDepth(report.steps)) {
-    ratios.push_back({{"shape", r.step.shape},
-                      {"seq", r.step.seq},
-                      {"batch", r.step.batch},
-                      {"share", r.step.share},
-                      {"depth", r.step.depth},
-                      {"precision", r.step.precision},
-                      {"recompute", r.step.recompute},
-                      {"set", r.step.sets},
-                      {"planned_flops_ratio", r.flops},
-                      {"seconds_ratio", r.seconds},
-                      {"planned_bytes_ratio", r.bytes},
-                      {"allocated_bytes_ratio", r.allocated}});
+    Json json = CaseJson(r.step);
+    json.update({{"planned_flops_ratio", r.flops},
+                 {"seconds_ratio", r.seconds},
+                 {"planned_bytes_ratio", r.bytes},
+                 {"allocated_bytes_ratio", r.allocated}});
+    ratios.push_back(std::move(json));
   }
   return ratios;
 }

@@ -52,67 +52,35 @@ OpList::OpList(const OpSizes& sizes, DeviceKind device, DType dtype)
   DELINK_CHECK(kernels_ != nullptr && optim_ != nullptr) << ToString(dtype);
 }
 
-// A fused sum and norm, and a norm's gradient that is added to another.
-void OpList::AddResidualNorms() {
-  const OpSizes d = sizes_;
-  const DType t = dtype_, stat = StatisticsOf(t);
-  const std::string shape = By(d.N, d.D);
-  Add("layer_norm forward of a sum", shape, kernels_->layer_norm_forward,
-      [=](Pieces& m) {
-        return LayerNormForwardArgs{.N = d.N,
-                                    .D = d.D,
-                                    .eps = kEps,
-                                    .x = m.Take(d.N * d.D, t),
-                                    .w = m.Take(d.D, t),
-                                    .b = m.Take(d.D, t),
-                                    .y = m.Take(d.N * d.D, t),
-                                    .mean = m.Take(d.N, stat),
-                                    .rstd = m.Take(d.N, stat),
-                                    .add = m.Take(d.N * d.D, t),
-                                    .sum = m.Take(d.N * d.D, t)};
-      });
-  Add("layer_norm backward input added", shape,
-      kernels_->layer_norm_backward_input, [=](Pieces& m) {
-        void* const dx = m.Take(d.N * d.D, t);
-        return LayerNormBackwardInputArgs{.N = d.N,
-                                          .D = d.D,
-                                          .dy = m.Take(d.N * d.D, t),
-                                          .x = m.Take(d.N * d.D, t),
-                                          .w = m.Take(d.D, t),
-                                          .mean = m.Take(d.N, stat),
-                                          .rstd = m.Take(d.N, stat),
-                                          .dx = dx,
-                                          .add = dx};
-      });
-}
-
+// Also a fused sum and norm, and a norm's gradient that is added to another.
 void OpList::AddLayerNorms() {
   const OpSizes d = sizes_;
   const DType t = dtype_, stat = StatisticsOf(t), p = kGradient;
   const std::string shape = By(d.N, d.D);
-  Add("layer_norm forward", shape, kernels_->layer_norm_forward,
-      [=](Pieces& m) {
-        return LayerNormForwardArgs{d.N,
-                                    d.D,
-                                    kEps,
-                                    m.Take(d.N * d.D, t),
-                                    m.Take(d.D, t),
-                                    m.Take(d.D, t),
-                                    m.Take(d.N * d.D, t),
-                                    m.Take(d.N, stat),
-                                    m.Take(d.N, stat)};
-      });
+  const auto forward = [=](Pieces& m) {
+    return LayerNormForwardArgs{d.N,
+                                d.D,
+                                kEps,
+                                m.Take(d.N * d.D, t),
+                                m.Take(d.D, t),
+                                m.Take(d.D, t),
+                                m.Take(d.N * d.D, t),
+                                m.Take(d.N, stat),
+                                m.Take(d.N, stat)};
+  };
+  const auto backward_input = [=](Pieces& m) {
+    return LayerNormBackwardInputArgs{d.N,
+                                      d.D,
+                                      m.Take(d.N * d.D, t),
+                                      m.Take(d.N * d.D, t),
+                                      m.Take(d.D, t),
+                                      m.Take(d.N, stat),
+                                      m.Take(d.N, stat),
+                                      m.Take(d.N * d.D, t)};
+  };
+  Add("layer_norm forward", shape, kernels_->layer_norm_forward, forward);
   Add("layer_norm backward input", shape, kernels_->layer_norm_backward_input,
-      [=](Pieces& m) {
-        return LayerNormBackwardInputArgs{d.N,
-                                          d.D,
-                                          m.Take(d.N * d.D, t),
-                                          m.Take(d.N * d.D, t),
-                                          m.Take(d.D, t),
-                                          m.Take(d.N, stat),
-                                          m.Take(d.N, stat),
-                                          m.Take(d.N * d.D, t)};
-      });
+      backward_input);
   Add("layer_norm backward weight", shape, kernels_->layer_norm_backward_weight,
       [=](Pieces& m) {
         return LayerNormBackwardWeightArgs{d.N,
@@ -124,6 +92,19 @@ void OpList::AddLayerNorms() {
                                            m.Take(d.D, p),
                                            m.Take(d.D, p),
                                            true};
+      });
+  Add("layer_norm forward of a sum", shape, kernels_->layer_norm_forward,
+      [=](Pieces& m) {
+        LayerNormForwardArgs args = forward(m);
+        args.add = m.Take(d.N * d.D, t);
+        args.sum = m.Take(d.N * d.D, t);
+        return args;
+      });
+  Add("layer_norm backward input added", shape,
+      kernels_->layer_norm_backward_input, [=](Pieces& m) {
+        LayerNormBackwardInputArgs args = backward_input(m);
+        args.add = args.dx;
+        return args;
       });
 }
 
@@ -308,7 +289,6 @@ std::vector<OpCase> OpCases(const ModelShape& shape, DeviceKind device,
   if (sizes.T < kLongSeq && sizes.N >= kLongSeq)
     list.AddAttention(sizes.N / kLongSeq, kLongSeq);
   list.AddLayerNorms();
-  list.AddResidualNorms();
   list.AddRmsNorms();
   list.AddQkNorms();
   list.AddActivations();

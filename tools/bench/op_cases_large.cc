@@ -1,20 +1,66 @@
 // The list of measured kernels: matrix products, and those over all parameters.
 #include <cmath>
 
-#include "framework/base/check.h"
 #include "framework/optim/kernels.h"
 #include "framework/optim/slab_optimizer.h"
 #include "layers/kernels/find_kernels.h"
 #include "layers/ops/head_loss.h"
 #include "tools/bench/op_list.h"
+#include "tools/bench/update_rates.h"
 
 namespace delink::bench {
+namespace {
 
-// The three products of a linear layer with m rows. The rows of its output
-// begin `pitch` elements apart.
+// The three products of a linear layer with m rows of type t. The rows of its
+// output begin `pitch` elements apart.
+struct Linear {
+  int64_t m, in, out, pitch;
+  DType t, gradient;
+
+  MatmulArgs Forward(Pieces& at, bool bias) const {
+    return {.m = m,
+            .n = out,
+            .k = in,
+            .transpose_b = true,
+            .a = at.Take(m * in, t),
+            .lda = in,
+            .b = at.Take(out * in, t),
+            .ldb = in,
+            .c = at.Take(m * pitch, t),
+            .ldc = pitch,
+            .bias = bias ? at.Take(out, t) : nullptr};
+  }
+  MatmulArgs Dx(Pieces& at) const {
+    return {.m = m,
+            .n = in,
+            .k = out,
+            .a = at.Take(m * pitch, t),
+            .lda = pitch,
+            .b = at.Take(out * in, t),
+            .ldb = in,
+            .c = at.Take(m * in, t),
+            .ldc = in};
+  }
+  MatmulArgs Dw(Pieces& at) const {
+    return {.m = out,
+            .n = in,
+            .k = m,
+            .transpose_a = true,
+            .a = at.Take(m * pitch, t),
+            .lda = pitch,
+            .b = at.Take(m * in, t),
+            .ldb = in,
+            .c = at.Take(out * in, gradient),
+            .ldc = in,
+            .c_is_gradient = true};
+  }
+};
+
+}  // namespace
+
 void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
                        int64_t out, bool bias, int64_t pitch) {
-  const DType t = dtype_, p = kGradient;
+  const Linear of{m, in, out, pitch, dtype_, kGradient};
   const MatmulKernel library =
       device_ == DeviceKind::kCpu ? LibraryMatmul(dtype_) : nullptr;
   const auto add = [&](const char* what, const std::string& shape, auto make) {
@@ -22,43 +68,10 @@ void OpList::AddMatmul(const std::string& name, int64_t m, int64_t in,
     Add(title, shape, kernels_->matmul, make);
     if (library != nullptr) Add(title + ", library", shape, library, make);
   };
-  add("forward", By(m, out, in), [=](Pieces& at) {
-    return MatmulArgs{.m = m,
-                      .n = out,
-                      .k = in,
-                      .transpose_b = true,
-                      .a = at.Take(m * in, t),
-                      .lda = in,
-                      .b = at.Take(out * in, t),
-                      .ldb = in,
-                      .c = at.Take(m * pitch, t),
-                      .ldc = pitch,
-                      .bias = bias ? at.Take(out, t) : nullptr};
-  });
-  add("dx", By(m, in, out), [=](Pieces& at) {
-    return MatmulArgs{.m = m,
-                      .n = in,
-                      .k = out,
-                      .a = at.Take(m * pitch, t),
-                      .lda = pitch,
-                      .b = at.Take(out * in, t),
-                      .ldb = in,
-                      .c = at.Take(m * in, t),
-                      .ldc = in};
-  });
-  add("dw", By(out, in, m), [=](Pieces& at) {
-    return MatmulArgs{.m = out,
-                      .n = in,
-                      .k = m,
-                      .transpose_a = true,
-                      .a = at.Take(m * pitch, t),
-                      .lda = pitch,
-                      .b = at.Take(m * in, t),
-                      .ldb = in,
-                      .c = at.Take(out * in, p),
-                      .ldc = in,
-                      .c_is_gradient = true};
-  });
+  add("forward", By(m, out, in),
+      [=](Pieces& at) { return of.Forward(at, bias); });
+  add("dx", By(m, in, out), [=](Pieces& at) { return of.Dx(at); });
+  add("dw", By(out, in, m), [=](Pieces& at) { return of.Dw(at); });
 }
 
 void OpList::AddMatmuls() {
@@ -76,49 +89,19 @@ void OpList::AddMatmuls() {
 void OpList::AddFusedMatmuls() {
   const int64_t N = sizes_.N, D = sizes_.D, F = sizes_.F;
   const DType t = dtype_, p = kGradient;
+  const Linear up{N, D, F, F, t, p}, down{N, F, D, D, t, p};
   Add("matmul up gelu", By(N, F, D), kernels_->matmul_gelu, [=](Pieces& at) {
-    return MatmulGeluArgs{{.m = N,
-                           .n = F,
-                           .k = D,
-                           .transpose_b = true,
-                           .a = at.Take(N * D, t),
-                           .lda = D,
-                           .b = at.Take(F * D, t),
-                           .ldb = D,
-                           .c = at.Take(N * F, t),
-                           .ldc = F,
-                           .bias = at.Take(F, t)},
-                          GeluForm::kTanh,
+    return MatmulGeluArgs{up.Forward(at, true), GeluForm::kTanh,
                           at.Take(N * F, t)};
   });
   Add("matmul down dx gelu", By(N, F, D), kernels_->matmul_gelu_backward,
       [=](Pieces& at) {
-        return MatmulGeluBackwardArgs{{.m = N,
-                                       .n = F,
-                                       .k = D,
-                                       .a = at.Take(N * D, t),
-                                       .lda = D,
-                                       .b = at.Take(D * F, t),
-                                       .ldb = F,
-                                       .c = at.Take(N * F, t),
-                                       .ldc = F},
-                                      GeluForm::kTanh,
+        return MatmulGeluBackwardArgs{down.Dx(at), GeluForm::kTanh,
                                       at.Take(N * F, t)};
       });
   Add("matmul up dw bias", By(F, D, N), kernels_->matmul_bias_grad,
       [=](Pieces& at) {
-        return MatmulBiasGradArgs{{.m = F,
-                                   .n = D,
-                                   .k = N,
-                                   .transpose_a = true,
-                                   .a = at.Take(N * F, t),
-                                   .lda = F,
-                                   .b = at.Take(N * D, t),
-                                   .ldb = D,
-                                   .c = at.Take(F * D, p),
-                                   .ldc = D,
-                                   .c_is_gradient = true},
-                                  at.Take(F, p)};
+        return MatmulBiasGradArgs{up.Dw(at), at.Take(F, p)};
       });
 }
 
@@ -187,34 +170,16 @@ void OpList::AddAttention(int64_t B, int64_t seq) {
 
 namespace {
 
-// A step that is neither clipped nor skipped.
-UpdateControl PlainUpdate() {
-  UpdateControl control;
-  control.lr = 1e-4;
-  control.clip_factor = 1;
-  return control;
-}
-
 // AdamW over n parameters; for bf16 with master weights, which it also rounds.
 OpCall AdamW(const OptimKernels& kernels, int64_t n, DType dtype, Pieces& m) {
-  const bool rounds = dtype == DType::kBF16;
-  AdamWArgs a{.p = m.Take(n, DType::kF32),
-              .w = rounds ? m.Take(n, DType::kBF16) : nullptr,
-              .g = m.Take(n, DType::kF32),
-              .m = m.Take(n, DType::kF32),
-              .v = m.TakePositive(n, DType::kF32),
-              .n = n,
-              .beta1 = 0.9,
-              .beta2 = 0.95,
-              .eps = 1e-8,
-              .decay = 0.1,
-              .update = 10,
-              .control = m.Put<UpdateControl>({PlainUpdate()})};
+  const AdamWArgs a =
+      AdamWOf({.weights = dtype, .gradients = DType::kF32}, n, m);
   const double plane = static_cast<double>(n) * sizeof(float);
-  return {.work = {.kernel = "adamw",
-                   .read = 4 * plane,
-                   .written = 3 * plane + (rounds ? plane / 2 : 0)},
-          .run = [a, &kernels](Stream& stream) { kernels.adamw(stream, a); }};
+  return {
+      .work = {.kernel = "adamw",
+               .read = 4 * plane,
+               .written = 3 * plane + (dtype == DType::kBF16 ? plane / 2 : 0)},
+      .run = [a, &kernels](Stream& stream) { kernels.adamw(stream, a); }};
 }
 
 OpCall SumSquares(const OptimKernels& kernels, int64_t n, Pieces& m) {

@@ -32,7 +32,6 @@ class OpList {
   void AddLossOfColumns();
   // op_cases.cc
   void AddLayerNorms();
-  void AddResidualNorms();
   void AddRmsNorms();
   void AddQkNorms();
   void AddActivations();

@@ -130,8 +130,7 @@ absl::StatusOr<double> TakeSteps(Rig& rig, const StepOptions& options,
     DELINK_ASSIGN_OR_RETURN(const StepResult result,
                             rig.stage->executor().TrainStep(batch, step, kLr));
     rig.calls.Mark();
-    const std::chrono::duration<double> took = Clock::now() - start;
-    if (step > kWarmUp) seconds->push_back(took.count());
+    if (step > kWarmUp) seconds->push_back(Since(start));
     loss = result.loss;
   }
   DELINK_RETURN_IF_ERROR(rig.stage->executor().Drain());

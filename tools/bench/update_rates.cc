@@ -5,7 +5,6 @@
 #include "framework/optim/kernels.h"
 #include "framework/tensor/block8.h"
 #include "framework/tensor/buffer.h"
-#include "tools/bench/op_case.h"
 
 namespace delink::bench {
 namespace {
@@ -22,13 +21,11 @@ DType MomentType(StateStorage moments) {
   return DType::kU8;
 }
 
-// Arguments with their own memory, which is filled with numbers.
-AdamWArgs ArgsOf(const offload::ParamForms& forms, int64_t n, Pieces& m) {
+}  // namespace
+
+AdamWArgs AdamWOf(const offload::ParamForms& forms, int64_t n, Pieces& m) {
   const bool rounds = forms.weights == DType::kBF16;
   const DType moments = MomentType(forms.moments);
-  UpdateControl control;
-  control.lr = 1e-4;
-  control.clip_factor = 1;
   AdamWArgs a{.g = m.Take(n, forms.gradients),
               .bf16_g = forms.gradients == DType::kBF16,
               .m = m.Take(n, moments),
@@ -39,7 +36,7 @@ AdamWArgs ArgsOf(const offload::ParamForms& forms, int64_t n, Pieces& m) {
               .eps = 1e-8,
               .decay = 0.1,
               .update = 10,
-              .control = m.Put<UpdateControl>({control}),
+              .control = m.Put<UpdateControl>({{.lr = 1e-4, .clip_factor = 1}}),
               .master = forms.master,
               .moments = forms.moments};
   if (forms.master == MasterForm::kWhole) a.p = m.Take(n, DType::kF32);
@@ -57,8 +54,6 @@ AdamWArgs ArgsOf(const offload::ParamForms& forms, int64_t n, Pieces& m) {
   return a;
 }
 
-}  // namespace
-
 std::vector<offload::ParamForms> RatedForms() {
   constexpr auto kSplit = MasterForm::kSplit;
   return {{.weights = DType::kF32, .gradients = DType::kF32},
@@ -73,13 +68,13 @@ absl::StatusOr<double> MeasureUpdate(Target& target,
                                      int64_t parameters, double seconds) {
   DELINK_CHECK_EQ(parameters % kBlock8, 0);
   Pieces count;
-  ArgsOf(forms, parameters, count);
+  AdamWOf(forms, parameters, count);
   DELINK_ASSIGN_OR_RETURN(
       const Buffer memory,
       Buffer::Allocate(target.device(), count.bytes(), "parameters"));
   target.Fill(memory.data(), memory.bytes());
   Pieces pieces(target, memory.data());
-  const AdamWArgs args = ArgsOf(forms, parameters, pieces);
+  const AdamWArgs args = AdamWOf(forms, parameters, pieces);
   const Timing timing = target.Measure(
       [&](int64_t) { target.optim().adamw(target.stream(), args); },
       {.seconds = seconds, .least = 5});

@@ -7,15 +7,13 @@
 namespace delink::bench {
 namespace {
 
-constexpr double kBillion = 1e9;
-
 std::string TimesText(const UpdateMeasure& u, const UpdateTimes& times) {
   const auto n = static_cast<double>(u.parameters);
-  const double speed = n / times.fused.median / kBillion;
+  const double speed = n / times.fused.median / kGiga;
   return absl::StrFormat(
       "%6.3f %6.1f %6.1f %5.0f%% %7.3f %5.2f [%4.2f, %4.2f]", speed,
-      speed * u.bytes, n * u.bytes / times.memory.median / kBillion,
-      100 * times.of_memory.median, n / times.three_passes.median / kBillion,
+      speed * u.bytes, n * u.bytes / times.memory.median / kGiga,
+      100 * times.of_memory.median, n / times.three_passes.median / kGiga,
       times.ratio.median, times.ratio.low, times.ratio.high);
 }
 

@@ -84,6 +84,17 @@ void AddPlace(Columns* to, const Place& at) {
               {"flops", at.flops}});
 }
 
+// Sets a column for each number of an object of the row, if it has that.
+void SetParts(const nlohmann::json& row, const char* key, const char* prefix,
+              Columns* to) {
+  const auto parts = row.find(key);
+  if (parts == row.end() || !parts->is_object()) return;
+  for (const auto& [name, number] : parts->items()) {
+    if (!number.is_number()) continue;
+    to->Set(absl::StrCat(prefix, name), number.get<double>());
+  }
+}
+
 }  // namespace
 
 void MetricsReader::AddLine(std::string_view line, bool whole) {
@@ -240,23 +251,13 @@ void MetricsReader::AddAgreement(const nlohmann::json& row) {
   AddPlace(&run_->agreement, Move(row));
   run_->agreement.Set("rho", Number(row, "rho"));
   run_->agreement.Set("unrelated", Number(row, "agreement"));
-  const auto parts = row.find("rho_of");
-  if (parts == row.end() || !parts->is_object()) return;
-  for (const auto& [part, rho] : parts->items()) {
-    if (!rho.is_number()) continue;
-    run_->agreement.Set(absl::StrCat("rho ", part), rho.get<double>());
-  }
+  SetParts(row, "rho_of", "rho ", &run_->agreement);
 }
 
 void MetricsReader::AddValidation(const nlohmann::json& row) {
   AddPlace(&run_->validations, Move(row));
   run_->validations.Set("loss", Number(row, "validation_loss"));
-  const auto sources = row.find("validation_loss_of");
-  if (sources == row.end() || !sources->is_object()) return;
-  for (const auto& [name, loss] : sources->items()) {
-    if (!loss.is_number()) continue;
-    run_->validations.Set(absl::StrCat("loss ", name), loss.get<double>());
-  }
+  SetParts(row, "validation_loss_of", "loss ", &run_->validations);
 }
 
 void MetricsReader::AddStep(const nlohmann::json& row) {

@@ -52,10 +52,10 @@ Json StepsJson(const Columns& steps) {
   if (rows.size() == steps.rows()) return object;
   for (const char* name :
        {"loss", "grad_norm", "tokens_per_s", "peak_percent"}) {
-    const std::vector<double> means = MeansBetween(steps.Values(name), rows);
-    Json list = Json::array();
-    for (const double mean : means) list.push_back(Rounded(mean));
-    object[absl::StrFormat("%s_mean", name)] = std::move(list);
+    Json& list = object[absl::StrFormat("%s_mean", name)] = Json::array();
+    for (const double mean : MeansBetween(steps.Values(name), rows)) {
+      list.push_back(Rounded(mean));
+    }
   }
   return object;
 }

@@ -278,15 +278,10 @@ void AdafactorStep(Stream& stream, const AdafactorArgs& a) {
   });
 }
 
-template void ColumnSquares<float>(Stream&, const ColumnSquaresArgs&);
-template void ColumnSquares<double>(Stream&, const ColumnSquaresArgs&);
-template void AdafactorFactors<float>(Stream&, const AdafactorArgs&);
-template void AdafactorFactors<double>(Stream&, const AdafactorArgs&);
-template void AdafactorSums<float>(Stream&, const AdafactorArgs&);
-template void AdafactorSums<double>(Stream&, const AdafactorArgs&);
-template void AdafactorTotals<float>(Stream&, const AdafactorArgs&);
-template void AdafactorTotals<double>(Stream&, const AdafactorArgs&);
-template void AdafactorStep<float>(Stream&, const AdafactorArgs&);
-template void AdafactorStep<double>(Stream&, const AdafactorArgs&);
+DELINK_OPTIM_INSTANTIATE(ColumnSquares, ColumnSquaresArgs);
+DELINK_OPTIM_INSTANTIATE(AdafactorFactors, AdafactorArgs);
+DELINK_OPTIM_INSTANTIATE(AdafactorSums, AdafactorArgs);
+DELINK_OPTIM_INSTANTIATE(AdafactorTotals, AdafactorArgs);
+DELINK_OPTIM_INSTANTIATE(AdafactorStep, AdafactorArgs);
 
 }  // namespace delink::cpu

@@ -75,8 +75,7 @@ void AdamW(Stream& stream, const AdamWArgs& args) {
          args);
 }
 
-template void AdamW<float>(Stream&, const AdamWArgs&);
-template void AdamW<double>(Stream&, const AdamWArgs&);
+DELINK_OPTIM_INSTANTIATE(AdamW, AdamWArgs);
 
 bool AdamWF32With(int instructions, const AdamWArgs& args, int traffic) {
   const auto set = static_cast<Instructions>(instructions);

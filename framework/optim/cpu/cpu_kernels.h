@@ -11,4 +11,9 @@ namespace delink::cpu {
 DELINK_OPTIM_KERNELS(DELINK_DECLARE)
 #undef DELINK_DECLARE
 
+// Instantiates a kernel, after its definition, for the types of the tables.
+#define DELINK_OPTIM_INSTANTIATE(Function, Args)       \
+  template void Function<float>(Stream&, const Args&); \
+  template void Function<double>(Stream&, const Args&)
+
 }  // namespace delink::cpu

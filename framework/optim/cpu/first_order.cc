@@ -113,9 +113,7 @@ void Lion(Stream& stream, const LionArgs& a) {
   });
 }
 
-template void Sgd<float>(Stream&, const SgdArgs&);
-template void Sgd<double>(Stream&, const SgdArgs&);
-template void Lion<float>(Stream&, const LionArgs&);
-template void Lion<double>(Stream&, const LionArgs&);
+DELINK_OPTIM_INSTANTIATE(Sgd, SgdArgs);
+DELINK_OPTIM_INSTANTIATE(Lion, LionArgs);
 
 }  // namespace delink::cpu

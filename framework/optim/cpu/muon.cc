@@ -151,13 +151,9 @@ void MuonStep(Stream& stream, const MuonStepArgs& a) {
   });
 }
 
-template void MuonMomentum<float>(Stream&, const MuonMomentumArgs&);
-template void MuonMomentum<double>(Stream&, const MuonMomentumArgs&);
-template void MuonNormalize<float>(Stream&, const MuonNormalizeArgs&);
-template void MuonNormalize<double>(Stream&, const MuonNormalizeArgs&);
-template void ScaleAdd<float>(Stream&, const ScaleAddArgs&);
-template void ScaleAdd<double>(Stream&, const ScaleAddArgs&);
-template void MuonStep<float>(Stream&, const MuonStepArgs&);
-template void MuonStep<double>(Stream&, const MuonStepArgs&);
+DELINK_OPTIM_INSTANTIATE(MuonMomentum, MuonMomentumArgs);
+DELINK_OPTIM_INSTANTIATE(MuonNormalize, MuonNormalizeArgs);
+DELINK_OPTIM_INSTANTIATE(ScaleAdd, ScaleAddArgs);
+DELINK_OPTIM_INSTANTIATE(MuonStep, MuonStepArgs);
 
 }  // namespace delink::cpu

@@ -135,8 +135,7 @@ void SumSquares(Stream& stream, const SumSquaresArgs& args) {
   Run(sum, PoolOf(stream), args);
 }
 
-template void SumSquares<float>(Stream&, const SumSquaresArgs&);
-template void SumSquares<double>(Stream&, const SumSquaresArgs&);
+DELINK_OPTIM_INSTANTIATE(SumSquares, SumSquaresArgs);
 
 bool SumSquaresF32With(int instructions, const SumSquaresArgs& args) {
   const auto set = static_cast<Instructions>(instructions);
@@ -173,9 +172,7 @@ void SumsTail(Stream&, const SumsTailArgs& a) {
   a.tail[2] = a.votes;
 }
 
-template void FinishNorm<float>(Stream&, const FinishNormArgs&);
-template void FinishNorm<double>(Stream&, const FinishNormArgs&);
-template void SumsTail<float>(Stream&, const SumsTailArgs&);
-template void SumsTail<double>(Stream&, const SumsTailArgs&);
+DELINK_OPTIM_INSTANTIATE(FinishNorm, FinishNormArgs);
+DELINK_OPTIM_INSTANTIATE(SumsTail, SumsTailArgs);
 
 }  // namespace delink::cpu

@@ -40,6 +40,17 @@ __device__ void StoreHalves(uint16_t* to, const uint16_t (&from)[kSize]) {
   }
 }
 
+// Rounded to the nearest, ties to even.
+template <int kSize>
+__device__ void StoreRounded(uint16_t* to, const float (&from)[kSize]) {
+  uint16_t rounded[kSize];
+#pragma unroll
+  for (int k = 0; k < kSize; ++k) {
+    rounded[k] = __bfloat16_as_ushort(__float2bfloat16_rn(from[k]));
+  }
+  StoreHalves(to, rounded);
+}
+
 // A gradient of the arguments: f32, or bf16 if `narrow`.
 struct Gradient {
   const void* g;
@@ -60,7 +71,7 @@ struct Gradient {
   }
 };
 
-// f32, and, with w, weights rounded to the nearest, ties to even.
+// f32, and, with w, rounded weights.
 struct WholeMaster {
   float* p;     // [n]
   uint16_t* w;  // [n], may be null
@@ -73,12 +84,7 @@ struct WholeMaster {
   __device__ void Store(int64_t i, const float (&values)[kSize]) const {
     StoreFloats(p + i, values);
     if (w == nullptr) return;
-    uint16_t rounded[kSize];
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) {
-      rounded[k] = __bfloat16_as_ushort(__float2bfloat16_rn(values[k]));
-    }
-    StoreHalves(w + i, rounded);
+    StoreRounded(w + i, values);
   }
 };
 
@@ -137,10 +143,7 @@ struct NoMaster {
 
   template <int kSize>
   __device__ void Load(int64_t i, float (&values)[kSize]) const {
-    uint16_t bits[kSize];
-    LoadHalves(w + i, bits);
-#pragma unroll
-    for (int k = 0; k < kSize; ++k) values[k] = SplitMaster{bits[k], 0}.Value();
+    WidenHalves(w + i, values);
   }
   template <int kSize>
   __device__ void Store(int64_t i, const float (&values)[kSize]) const {

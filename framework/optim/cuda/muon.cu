@@ -56,27 +56,15 @@ void MuonMomentum(Stream& stream, const MuonMomentumArgs& a) {
 
 void MuonNormalize(Stream& stream, const MuonNormalizeArgs& a) {
   Launch(NormalizeScaleKernel, dim3(1), dim3(kWarp), 0, stream, a);
-  if (a.narrow) {
-    Normalize<uint16_t>(stream, a);
-  } else {
-    Normalize<float>(stream, a);
-  }
+  a.narrow ? Normalize<uint16_t>(stream, a) : Normalize<float>(stream, a);
 }
 
 void ScaleAdd(Stream& stream, const ScaleAddArgs& a) {
-  if (a.narrow) {
-    Combine<uint16_t>(stream, a);
-  } else {
-    Combine<float>(stream, a);
-  }
+  a.narrow ? Combine<uint16_t>(stream, a) : Combine<float>(stream, a);
 }
 
 void MuonStep(Stream& stream, const MuonStepArgs& a) {
-  if (a.narrow) {
-    Step<uint16_t>(stream, a);
-  } else {
-    Step<float>(stream, a);
-  }
+  a.narrow ? Step<uint16_t>(stream, a) : Step<float>(stream, a);
 }
 
 }  // namespace delink::cuda

@@ -22,12 +22,7 @@ __device__ void StoreX(float* to, const float (&from)[kSize]) {
 }
 template <int kSize>
 __device__ void StoreX(uint16_t* to, const float (&from)[kSize]) {
-  uint16_t halves[kSize];
-#pragma unroll
-  for (int k = 0; k < kSize; ++k) {
-    halves[k] = __bfloat16_as_ushort(__float2bfloat16_rn(from[k]));
-  }
-  StoreHalves(to, halves);
+  StoreRounded(to, from);
 }
 
 struct MomentumRule {

@@ -134,10 +134,6 @@ function showAxisChoices() {
   tell();
 }
 
-function sentence(section, text) {
-  section.append(element('p', { className: 'quiet', textContent: text }));
-}
-
 function showSharing(section) {
   if (!runs.some((run) => (run.agreement.rho || []).some(known))) {
     sentence(section, 'No run has probed how far the gradients of layers that ' +

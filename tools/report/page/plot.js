@@ -13,6 +13,10 @@ function element(tag, properties = {}, ...children) {
   return node;
 }
 
+function sentence(section, text) {
+  section.append(element('p', { className: 'quiet', textContent: text }));
+}
+
 // The index of the point nearest to x; points are in the order of x.
 function nearest(list, x) {
   let low = 0, high = list.length - 1;
@@ -92,7 +96,7 @@ function marksOf(chart) {
   const many = shown.length > 4;
   for (const run of shown) {
     eventsOf(run).forEach(({ at, text, dash }) => {
-      const x = xOfPlace(at);
+      const x = xOf(at[state.axis.column]);
       if (!Number.isFinite(x) || (state.logX && x <= 0)) return;
       const pixel = scale.getPixelForValue(x);
       if (pixel < chart.chartArea.left || pixel > chart.chartArea.right) return;

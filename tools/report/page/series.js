@@ -1,23 +1,25 @@
 // What each plot draws.
 
+function lineOf(run) {
+  return {
+    label: shortened(run.name, 28),
+    borderColor: colorOf(run),
+    borderDash: dashOf(run),
+  };
+}
+
 // A column of the steps: its values faintly, its smoothed values above.
 function stepSeries(name) {
   return shownRuns().flatMap((run) => {
-    const values = columnOf(run, name);
-    const color = colorOf(run);
-    const line = {
-      label: shortened(run.name, 28),
-      borderColor: color,
-      borderDash: dashOf(run),
-    };
-    const raw = points(run.steps, values);
+    const line = lineOf(run);
+    const raw = points(run.steps, columnOf(run, name));
     if (HALF_LIVES[state.smooth] === 0 || raw.length === 0) {
       return [{ ...line, data: raw }];
     }
     return [
       {
-        ...line, data: raw, silent: true, borderColor: faint(color, 0.28),
-        borderWidth: 1, order: 1,
+        ...line, data: raw, silent: true,
+        borderColor: faint(line.borderColor, 0.28), borderWidth: 1, order: 1,
       },
       { ...line, data: points(run.steps, smoothed(run.steps, name)), raw },
     ];
@@ -26,12 +28,8 @@ function stepSeries(name) {
 
 // A column of the steps that is no measurement.
 function plainSeries(name) {
-  return shownRuns().map((run) => ({
-    label: shortened(run.name, 28),
-    borderColor: colorOf(run),
-    borderDash: dashOf(run),
-    data: points(run.steps, columnOf(run, name)),
-  }));
+  return shownRuns().map((run) => (
+    { ...lineOf(run), data: points(run.steps, columnOf(run, name)) }));
 }
 
 const MARKERS = ['circle', 'rect', 'triangle', 'rectRot'];
@@ -39,10 +37,8 @@ const MARKERS = ['circle', 'rect', 'triangle', 'rectRot'];
 // Few values, each with a marker.
 function markedSeries(run, table, name) {
   return {
-    label: shortened(run.name, 28),
-    borderColor: colorOf(run),
+    ...lineOf(run),
     backgroundColor: colorOf(run),
-    borderDash: dashOf(run),
     pointStyle: MARKERS[run.index % MARKERS.length],
     pointRadius: (table[name] || []).length > 60 ? 0 : 3.5,
     data: points(table, table[name] || []),

@@ -75,21 +75,16 @@ function shownRuns() {
   return runs.filter((run) => !state.hidden.has(run.index));
 }
 
-// The horizontal position of row `row` of a table with the columns of a place.
-function xOf(table, row) {
-  const value = (table[state.axis.column] || [])[row];
-  return known(value) ? value * state.axis.scale : NaN;
-}
-
-function xOfPlace(place) {
-  const value = place[state.axis.column];
+// The horizontal position of a value of the axis's column.
+function xOf(value) {
   return known(value) ? value * state.axis.scale : NaN;
 }
 
 function points(table, values) {
   const list = [];
+  const places = table[state.axis.column] || [];
   for (let row = 0; row < values.length; ++row) {
-    const x = xOf(table, row);
+    const x = xOf(places[row]);
     if (!Number.isFinite(x) || (state.logX && x <= 0)) continue;
     list.push({ x, y: known(values[row]) ? values[row] : NaN, row });
   }

@@ -93,9 +93,7 @@ function showSweeps(section) {
   if (report.sweeps.length === 0) return;
   section.hidden = false;
   for (const sweep of report.sweeps) showSweep(section, sweep);
-  section.append(element('p', {
-    className: 'quiet',
-    textContent: 'Means over seeds \u00b1 the sample\u2019s standard ' +
-        'deviation, of the runs that are finished. A click on a heading sorts.',
-  }));
+  sentence(section, 'Means over seeds \u00b1 the sample\u2019s ' +
+      'standard deviation, of the runs that are finished. A click on a ' +
+      'heading sorts.');
 }

@@ -184,9 +184,7 @@ function showMemory(section) {
       .filter((stage) => stage.bytes !== null)
       .map((stage) => ({ run, stage })));
   if (all.length === 0) {
-    section.append(element('p', {
-      className: 'quiet', textContent: 'No run has told of its memory.',
-    }));
+    sentence(section, 'No run has told of its memory.');
     return;
   }
   const most = Math.max(...all.map(({ stage }) => stage.bytes.total));
@@ -199,12 +197,9 @@ function showMemory(section) {
 
 function showDifferences(section) {
   if (runs.length < 2 || report.differences.length === 0) {
-    section.append(element('p', {
-      className: 'quiet',
-      textContent: runs.length < 2 ?
-        'One run: nothing to compare its recipe with.' :
-        'In nothing: all recipes that are there are the same.',
-    }));
+    sentence(section, runs.length < 2 ?
+      'One run: nothing to compare its recipe with.' :
+      'In nothing: all recipes that are there are the same.');
     return;
   }
   tableIn(section, headOfRuns(), report.differences.map(
