@@ -1,6 +1,6 @@
 // The latency and bandwidth of a link between ranks. The joint execution
-// computes with them (framework/step/step_time.h), and DelayExchanges imposes
-// them on real ranks.
+// computes with them (framework/step/time/step_time.h), and DelayExchanges
+// imposes them on real ranks.
 #pragma once
 
 #include <cstdint>

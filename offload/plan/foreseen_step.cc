@@ -7,7 +7,7 @@
 #include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
-#include "framework/step/step_time.h"
+#include "framework/step/time/step_time.h"
 
 namespace delink {
 namespace {

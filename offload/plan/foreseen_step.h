@@ -11,10 +11,10 @@
 
 #include "absl/status/statusor.h"
 #include "framework/module/param_store.h"
-#include "framework/step/instruction.h"
-#include "framework/step/lane_use.h"
-#include "framework/step/measure.h"
-#include "framework/step/memory.h"
+#include "framework/step/plan/measure.h"
+#include "framework/step/plan/memory.h"
+#include "framework/step/program/instruction.h"
+#include "framework/step/time/lane_use.h"
 #include "offload/plan/bounds.h"
 
 namespace delink {

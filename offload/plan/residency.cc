@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "framework/base/check.h"
-#include "framework/step/dependencies.h"
-#include "framework/step/shape_table.h"
+#include "framework/step/program/dependencies.h"
+#include "framework/step/program/shape_table.h"
 
 namespace delink {
 namespace {

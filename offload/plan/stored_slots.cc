@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "framework/base/check.h"
-#include "framework/step/shape_table.h"
-#include "framework/step/well_formed.h"
+#include "framework/step/program/shape_table.h"
+#include "framework/step/proof/well_formed.h"
 
 namespace delink {
 namespace {

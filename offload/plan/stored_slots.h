@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/step/instruction.h"
+#include "framework/step/program/instruction.h"
 #include "offload/plan/residency.h"
 
 namespace delink {

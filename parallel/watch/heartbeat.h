@@ -24,7 +24,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/step/instruction.h"
+#include "framework/step/program/instruction.h"
 
 namespace delink {
 

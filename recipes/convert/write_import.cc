@@ -22,7 +22,7 @@
 #include "recipes/convert/shared_values.h"
 #include "recipes/huggingface/as_recipe.h"
 #include "recipes/record/environment.h"
-#include "recipes/run/saved_run.h"
+#include "recipes/run/position/saved_run.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {

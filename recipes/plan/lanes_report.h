@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/step/lane_use.h"
+#include "framework/step/time/lane_use.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace delink {

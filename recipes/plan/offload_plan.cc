@@ -12,12 +12,12 @@
 #include "framework/base/format_bytes.h"
 #include "framework/base/machine_memory.h"
 #include "framework/base/status_macros.h"
-#include "framework/step/memory.h"
+#include "framework/step/plan/memory.h"
 #include "offload/plan/place.h"
 #include "recipes/plan/lanes_report.h"
 #include "recipes/plan/pipeline_report.h"
-#include "recipes/run/find_homes.h"
-#include "recipes/run/stage_layout.h"
+#include "recipes/run/dry_run/find_homes.h"
+#include "recipes/run/stage/stage_layout.h"
 
 namespace delink {
 namespace {

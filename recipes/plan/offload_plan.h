@@ -12,8 +12,8 @@
 #include "offload/plan/find_place.h"
 #include "offload/plan/foreseen_step.h"
 #include "offload/plan/offload_rules.h"
-#include "recipes/run/imagined_stage.h"
-#include "recipes/run/known_rates.h"
+#include "recipes/run/dry_run/imagined_stage.h"
+#include "recipes/run/dry_run/known_rates.h"
 
 namespace delink {
 

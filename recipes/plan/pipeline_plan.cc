@@ -9,12 +9,12 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
-#include "framework/step/joint_plan.h"
-#include "framework/step/measure.h"
-#include "framework/step/pipeline_time.h"
-#include "framework/step/visit_meetings.h"
+#include "framework/step/plan/measure.h"
+#include "framework/step/proof/joint_plan.h"
+#include "framework/step/proof/visit_meetings.h"
 #include "layers/ops/accumulate.h"
-#include "recipes/run/pipeline_rows.h"
+#include "parallel/pipeline/pipeline_time.h"
+#include "recipes/run/observers/pipeline_rows.h"
 #include "recipes/schema/describe.h"
 
 namespace delink {

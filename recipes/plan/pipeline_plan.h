@@ -10,11 +10,11 @@
 
 #include "absl/status/statusor.h"
 #include "framework/device/backend.h"
-#include "framework/step/instruction.h"
-#include "framework/step/memory.h"
-#include "framework/step/step_time.h"
+#include "framework/step/plan/memory.h"
+#include "framework/step/program/instruction.h"
+#include "framework/step/time/step_time.h"
 #include "recipes/record/pipeline_table.h"
-#include "recipes/run/imagined_stage.h"
+#include "recipes/run/dry_run/imagined_stage.h"
 
 namespace delink {
 

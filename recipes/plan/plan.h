@@ -15,7 +15,7 @@
 #include "absl/status/statusor.h"
 #include "framework/comm/link.h"
 #include "framework/device/backend.h"
-#include "framework/step/memory.h"
+#include "framework/step/plan/memory.h"
 #include "framework/tensor/dtype.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/offload_plan.h"

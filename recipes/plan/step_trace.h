@@ -1,6 +1,6 @@
 // The instruction times in a run's trace (`train --trace`), and the time of a
 // step with these costs over links of given latency and bandwidth
-// (framework/step/step_time.h).
+// (framework/step/time/step_time.h).
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 #include "absl/status/statusor.h"
 #include "framework/module/mesh.h"
-#include "framework/step/lane_use.h"
-#include "framework/step/step_time.h"
+#include "framework/step/time/lane_use.h"
+#include "framework/step/time/step_time.h"
 #include "recipes/plan/pipeline_plan.h"
 
 namespace delink {

@@ -1,5 +1,6 @@
 // The events of a run, as plain values. The run collects the facts of an event
-// once (recipes/run/recorder.h); each sink (sink.h) uses those it needs.
+// once (recipes/run/observers/recorder.h); each sink (sink.h) uses those it
+// needs.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 #include <vector>
 
 #include "data/loader/blend.h"
-#include "framework/step/memory.h"
+#include "framework/step/plan/memory.h"
 #include "recipes/record/pipeline_table.h"
 #include "recipes/record/source_count.h"
 

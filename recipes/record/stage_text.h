@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/step/memory.h"
+#include "framework/step/plan/memory.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace delink {

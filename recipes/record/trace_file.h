@@ -18,8 +18,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "framework/step/executor.h"
-#include "framework/step/trace.h"
+#include "framework/step/engine/executor.h"
+#include "framework/step/time/trace.h"
 #include "parallel/launch/launch.h"
 
 namespace delink {

@@ -1,4 +1,5 @@
-// The loop of a run. setup.cc prepares it; recorder.cc records its events.
+// The loop of a run. setup/setup.cc prepares it; observers/recorder.cc records
+// its events.
 #include "recipes/run/pretrain.h"
 
 #include <algorithm>
@@ -16,16 +17,16 @@
 #include "framework/optim/schedule.h"
 #include "parallel/watch/signals.h"
 #include "recipes/record/progress.h"
-#include "recipes/run/checkpointer.h"
-#include "recipes/run/diagnosis.h"
-#include "recipes/run/position.h"
-#include "recipes/run/probe.h"
-#include "recipes/run/recorder.h"
-#include "recipes/run/run_watch.h"
-#include "recipes/run/setup.h"
-#include "recipes/run/stage_run.h"
-#include "recipes/run/stage_switch.h"
-#include "recipes/run/validation.h"
+#include "recipes/run/observers/checkpointer.h"
+#include "recipes/run/observers/diagnosis.h"
+#include "recipes/run/observers/probe.h"
+#include "recipes/run/observers/recorder.h"
+#include "recipes/run/observers/validation.h"
+#include "recipes/run/position/position.h"
+#include "recipes/run/setup/run_watch.h"
+#include "recipes/run/setup/setup.h"
+#include "recipes/run/stage/stage_run.h"
+#include "recipes/run/switch/stage_switch.h"
 
 namespace delink {
 namespace {

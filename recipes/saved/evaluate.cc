@@ -15,7 +15,7 @@
 #include "framework/base/file.h"
 #include "framework/base/json.h"
 #include "framework/base/status_macros.h"
-#include "recipes/run/batches.h"
+#include "recipes/run/stage/batches.h"
 #include "recipes/saved/forward_pass.h"
 
 namespace delink {

@@ -11,11 +11,11 @@
 #include "framework/module/binder.h"
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
-#include "framework/step/executor.h"
-#include "framework/step/measure.h"
+#include "framework/step/engine/executor.h"
+#include "framework/step/plan/measure.h"
 #include "framework/tensor/buffer.h"
-#include "recipes/saved/forward_ranks.h"
-#include "recipes/saved/streamed_weights.h"
+#include "offload/inference/streamed_weights.h"
+#include "parallel/inference/forward_ranks.h"
 
 namespace delink {
 

@@ -7,7 +7,7 @@
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
 #include "framework/base/check.h"
-#include "framework/step/measure.h"
+#include "framework/step/plan/measure.h"
 #include "layers/ops/accumulate.h"
 
 namespace delink {

@@ -17,9 +17,9 @@
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
 #include "framework/tensor/buffer.h"
-#include "recipes/saved/forward_ranks.h"
+#include "offload/inference/streamed_weights.h"
+#include "parallel/inference/forward_ranks.h"
 #include "recipes/saved/sampling.h"
-#include "recipes/saved/streamed_weights.h"
 
 namespace delink {
 

@@ -21,7 +21,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/sharing/resolve.h"
-#include "framework/step/memory.h"
+#include "framework/step/plan/memory.h"
 #include "recipes/record/progress.h"
 #include "recipes/saved/saved_model.h"
 

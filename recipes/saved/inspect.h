@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "recipes/models/model_list.h"
-#include "recipes/run/saved_run.h"
+#include "recipes/run/position/saved_run.h"
 
 namespace delink {
 

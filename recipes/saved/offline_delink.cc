@@ -14,11 +14,11 @@
 #include "framework/sharing/grow.h"
 #include "framework/sharing/resolve.h"
 #include "framework/sharing/state_change.h"
-#include "framework/step/memory.h"
+#include "framework/step/plan/memory.h"
 #include "recipes/record/environment.h"
 #include "recipes/record/progress.h"
-#include "recipes/run/make_optimizer.h"
-#include "recipes/run/skip_watch.h"
+#include "recipes/run/position/skip_watch.h"
+#include "recipes/run/stage/make_optimizer.h"
 #include "recipes/saved/saved_model.h"
 
 namespace delink {

@@ -14,7 +14,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
-#include "recipes/saved/forward_ranks.h"
+#include "parallel/inference/forward_ranks.h"
 #include "recipes/saved/sampling.h"
 
 namespace delink {

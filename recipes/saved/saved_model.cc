@@ -10,10 +10,10 @@
 #include "framework/base/file.h"
 #include "framework/base/sha256.h"
 #include "framework/base/status_macros.h"
+#include "offload/inference/homes_of_weights.h"
 #include "recipes/huggingface/model_folder.h"
-#include "recipes/run/check_kinds.h"
-#include "recipes/run/prepare.h"
-#include "recipes/saved/homes_of_weights.h"
+#include "recipes/run/setup/check_kinds.h"
+#include "recipes/run/setup/prepare.h"
 #include "recipes/saved/layout_sets.h"
 #include "recipes/schema/recipe_io.h"
 

@@ -11,7 +11,7 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/module/mesh.h"
 #include "recipes/models/model_list.h"
-#include "recipes/run/saved_run.h"
+#include "recipes/run/position/saved_run.h"
 #include "recipes/schema/recipe.h"
 
 namespace delink {

@@ -11,7 +11,7 @@
 #include "framework/comm/communicator.h"
 #include "framework/device/backend.h"
 #include "framework/module/param_store.h"
-#include "recipes/saved/forward_ranks.h"
+#include "parallel/inference/forward_ranks.h"
 #include "recipes/saved/saved_model.h"
 
 namespace delink {

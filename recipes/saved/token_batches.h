@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/step/host_batch.h"
-#include "framework/step/measure.h"
+#include "framework/step/engine/host_batch.h"
+#include "framework/step/plan/measure.h"
 #include "recipes/saved/choices.h"
 #include "recipes/saved/forward_pass.h"
 #include "recipes/saved/saved_model.h"

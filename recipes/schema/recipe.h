@@ -23,7 +23,7 @@
 #include "framework/sharing/depth_policy.h"
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
-#include "framework/step/instruction.h"
+#include "framework/step/program/instruction.h"
 #include "framework/tensor/dtype.h"
 #include "framework/tensor/master.h"
 #include "offload/plan/offload_rules.h"

@@ -5,7 +5,7 @@
 
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/comm/self_communicator.h"
-#include "recipes/run/saved_run.h"
+#include "recipes/run/position/saved_run.h"
 #include "tests/framework/module/toy_model.h"
 #include "tests/fuzz/edits.h"
 #include "tests/fuzz/folder.h"

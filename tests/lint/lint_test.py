@@ -299,10 +299,10 @@ class OtherLintsTest(LintCase):
                  "visit->tape.RunBackward(y, dy, x, dx);",
                  "tape->BeginForward("):
       code = f"void F() {{\n  {call}\n"
-      for path in ("framework/step/executor.cc", "recipes/run/probe.cc"):
+      for path in ("framework/step/engine/executor.cc", "recipes/run/observers/probe.cc"):
         self.expect_found("visits", {path: code}, f"{path}:2: ",
                           "only the engine lets layers work")
-      for path in ("framework/step/engine_visits.cc", "tests/step/a_test.cc"):
+      for path in ("framework/step/engine/engine_visits.cc", "tests/step/a_test.cc"):
         with Tree({path: code}) as root:
           self.assertEqual(lint("visits", root), (0, "ok\n"), path)
 

@@ -9,7 +9,7 @@
 #include "framework/base/status_macros.h"
 #include "layers/kernels/find_kernels.h"
 #include "recipes/record/environment.h"
-#include "recipes/run/choose_device.h"
+#include "recipes/run/setup/choose_device.h"
 
 namespace delink::bench {
 namespace {

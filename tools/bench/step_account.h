@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "framework/module/param_store.h"
-#include "framework/step/trace.h"
+#include "framework/step/time/trace.h"
 #include "layers/kernels/timed/timed.h"
 #include "tools/bench/step_suite.h"
 

@@ -13,10 +13,10 @@
 #include "framework/comm/self_communicator.h"
 #include "layers/kernels/timed/timed.h"
 #include "recipes/record/progress.h"
-#include "recipes/run/choose_device.h"
-#include "recipes/run/find_homes.h"
-#include "recipes/run/make_optimizer.h"
-#include "recipes/run/stage_run.h"
+#include "recipes/run/dry_run/find_homes.h"
+#include "recipes/run/setup/choose_device.h"
+#include "recipes/run/stage/make_optimizer.h"
+#include "recipes/run/stage/stage_run.h"
 #include "tools/bench/step_account.h"
 
 namespace delink::bench {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "framework/step/memory.h"
+#include "framework/step/plan/memory.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/shapes.h"
 #include "tools/bench/timing.h"

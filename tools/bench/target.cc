@@ -7,7 +7,7 @@
 #include "framework/optim/find_kernels.h"
 #include "layers/kernels/find_kernels.h"
 #include "recipes/record/machine_peak.h"
-#include "recipes/run/choose_device.h"
+#include "recipes/run/setup/choose_device.h"
 
 namespace delink::bench {
 namespace {

@@ -10,7 +10,7 @@ import re
 
 import source_tree
 
-HOMES = {"framework/step/engine_visits.cc", "framework/step/measure.cc",
+HOMES = {"framework/step/engine/engine_visits.cc", "framework/step/plan/measure.cc",
          "recipes/saved/forward_pass.cc", "recipes/saved/generate.cc"}
 VISIT = re.compile(r"(?:\.|->)(BeginForward|RunBackward)\(")
 

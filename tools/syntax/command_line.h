@@ -16,7 +16,7 @@
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
 #include "recipes/convert/convert.h"
-#include "recipes/run/pretrain.h"
+#include "recipes/run/setup/train_options.h"
 
 namespace delink::tools {
 

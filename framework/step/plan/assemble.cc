@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "framework/base/check.h"
-#include "framework/step/shape_table.h"
+#include "framework/step/program/shape_table.h"
 
 namespace delink {
 namespace {

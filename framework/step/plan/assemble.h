@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "framework/step/instruction.h"
 #include "framework/step/plan/planner.h"
+#include "framework/step/program/instruction.h"
 
 namespace delink {
 

@@ -1,8 +1,8 @@
 // The basic planners: one pipeline stage, everything on the device.
 #pragma once
 
-#include "framework/step/instruction.h"
 #include "framework/step/plan/planner.h"
+#include "framework/step/program/instruction.h"
 
 namespace delink {
 

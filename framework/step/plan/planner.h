@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "framework/step/instruction.h"
+#include "framework/step/program/instruction.h"
 
 namespace delink {
 

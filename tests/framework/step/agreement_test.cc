@@ -1,4 +1,4 @@
-#include "framework/step/agreement.h"
+#include "framework/step/proof/agreement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "framework/step/dependencies.h"
 #include "framework/step/plan/basic.h"
-#include "framework/step/validator.h"
+#include "framework/step/program/dependencies.h"
+#include "framework/step/proof/validator.h"
 #include "tests/framework/step/cells.h"
 #include "tests/framework/step/programs.h"
 #include "tests/framework/step/simulator.h"

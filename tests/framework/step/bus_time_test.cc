@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/step/lane_use.h"
 #include "framework/step/plan/basic.h"
-#include "framework/step/step_time.h"
-#include "framework/step/validator.h"
+#include "framework/step/proof/validator.h"
+#include "framework/step/time/lane_use.h"
+#include "framework/step/time/step_time.h"
 #include "offload/plan/residency.h"
 
 namespace delink::bus_time_test {

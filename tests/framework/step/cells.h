@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/step/dependencies.h"
-#include "framework/step/instruction.h"
+#include "framework/step/program/dependencies.h"
+#include "framework/step/program/instruction.h"
 
 namespace delink::step_test {
 

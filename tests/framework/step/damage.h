@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/step/instruction.h"
+#include "framework/step/program/instruction.h"
 #include "tests/framework/step/programs.h"
 
 namespace delink::step_test {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/step/plan/basic.h"
-#include "framework/step/validator.h"
+#include "framework/step/proof/validator.h"
 #include "tests/framework/step/damage.h"
 #include "tests/framework/step/programs.h"
 #include "tests/testing/full_test.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/step/validator.h"
+#include "framework/step/proof/validator.h"
 #include "tests/framework/step/damage_tools.h"
 
 namespace delink::step_test {

@@ -1,4 +1,4 @@
-#include "framework/step/lane_runner.h"
+#include "framework/step/engine/lane_runner.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Programs count slabs as the layout does, the store of a rank as it has them:
 // over random layouts, the two meet.
-#include "framework/step/layout_shape.h"
+#include "framework/step/plan/layout_shape.h"
 
 #include <gtest/gtest.h>
 
@@ -14,11 +14,11 @@
 #include "framework/base/at.h"
 #include "framework/module/param_store.h"
 #include "framework/optim/muon.h"
-#include "framework/step/context_cut.h"
-#include "framework/step/memory.h"
+#include "framework/step/engine/context_cut.h"
 #include "framework/step/plan/assemble.h"
-#include "framework/step/shape_table.h"
-#include "framework/step/well_formed.h"
+#include "framework/step/plan/memory.h"
+#include "framework/step/program/shape_table.h"
+#include "framework/step/proof/well_formed.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/toy_model.h"

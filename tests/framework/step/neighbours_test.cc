@@ -1,6 +1,6 @@
 // What two stages with two chunks each send each other, in all four lanes at a
 // time.
-#include "framework/step/neighbours.h"
+#include "framework/step/groups/neighbours.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 
 #include "framework/comm/chain.h"
 #include "framework/comm/thread_communicator.h"
-#include "framework/step/shape_table.h"
+#include "framework/step/program/shape_table.h"
 
 namespace delink::neighbours_test {
 namespace {

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "framework/step/dependencies.h"
-#include "framework/step/joint_plan.h"
 #include "framework/step/plan/assemble.h"
-#include "framework/step/validator.h"
+#include "framework/step/program/dependencies.h"
+#include "framework/step/proof/joint_plan.h"
+#include "framework/step/proof/validator.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"

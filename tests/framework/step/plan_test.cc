@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "framework/step/dependencies.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
 #include "framework/step/plan/recompute.h"
-#include "framework/step/shape_table.h"
+#include "framework/step/program/dependencies.h"
+#include "framework/step/program/shape_table.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"
 #include "tests/framework/step/programs.h"

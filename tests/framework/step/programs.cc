@@ -9,8 +9,8 @@
 
 #include "framework/base/check.h"
 #include "framework/step/plan/assemble.h"
-#include "framework/step/shape_table.h"
-#include "framework/step/well_formed.h"
+#include "framework/step/program/shape_table.h"
+#include "framework/step/proof/well_formed.h"
 #include "offload/plan/residency.h"
 #include "offload/plan/stored_slots.h"
 #include "parallel/pipeline/interleaved.h"

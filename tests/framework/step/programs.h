@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/step/instruction.h"
 #include "framework/step/plan/basic.h"
+#include "framework/step/program/instruction.h"
 
 namespace delink::step_test {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/step/dependencies.h"
+#include "framework/step/program/dependencies.h"
 #include "tests/framework/step/cells.h"
 #include "tests/framework/step/programs.h"
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "framework/step/dependencies.h"
-#include "framework/step/instruction.h"
+#include "framework/step/program/dependencies.h"
+#include "framework/step/program/instruction.h"
 #include "tests/framework/step/programs.h"
 
 namespace delink::step_test {

@@ -1,5 +1,5 @@
 // Which ranks a slab's communicator has, on each stage of a pipeline.
-#include "framework/step/slab_groups.h"
+#include "framework/step/groups/slab_groups.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Copies over a slow bus, by a clock that the test sets: nothing here waits for
 // real time.
-#include "framework/step/slow_bus.h"
+#include "framework/step/engine/slow_bus.h"
 
 #include <gtest/gtest.h>
 

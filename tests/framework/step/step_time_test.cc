@@ -1,5 +1,5 @@
 // Joint executions with costs, reckoned by hand.
-#include "framework/step/step_time.h"
+#include "framework/step/time/step_time.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 #include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
-#include "framework/step/validator.h"
+#include "framework/step/proof/validator.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 

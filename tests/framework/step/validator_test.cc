@@ -1,6 +1,6 @@
 // Each rule of the validator, by hand, with its message; and programs that no
 // planner writes yet but that are right.
-#include "framework/step/validator.h"
+#include "framework/step/proof/validator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "framework/step/plan/basic.h"
-#include "framework/step/validator.h"
+#include "framework/step/proof/validator.h"
 #include "tests/framework/step/programs.h"
 #include "tests/framework/step/visit_simulator.h"
 

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "framework/step/dependencies.h"
+#include "framework/step/program/dependencies.h"
 
 namespace delink::step_test {
 namespace {

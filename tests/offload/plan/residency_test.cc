@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "framework/step/plan/basic.h"
-#include "framework/step/validator.h"
+#include "framework/step/proof/validator.h"
 
 namespace delink::residency_test {
 namespace {

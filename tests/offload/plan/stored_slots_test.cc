@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "framework/step/dependencies.h"
 #include "framework/step/plan/basic.h"
-#include "framework/step/validator.h"
+#include "framework/step/program/dependencies.h"
+#include "framework/step/proof/validator.h"
 
 namespace delink::stored_slots_test {
 namespace {

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "framework/base/at.h"
-#include "framework/step/dependencies.h"
-#include "framework/step/layout_shape.h"
-#include "framework/step/measure.h"
-#include "framework/step/memory.h"
-#include "framework/step/pass.h"
 #include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
+#include "framework/step/plan/layout_shape.h"
+#include "framework/step/plan/measure.h"
+#include "framework/step/plan/memory.h"
+#include "framework/step/program/dependencies.h"
+#include "framework/step/program/pass.h"
 #include "layers/ops/accumulate.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"

@@ -18,8 +18,8 @@
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
 #include "recipes/plan/plan.h"
-#include "recipes/run/prepare.h"
-#include "recipes/run/recorder.h"
+#include "recipes/run/observers/recorder.h"
+#include "recipes/run/setup/prepare.h"
 #include "recipes/schema/recipe_io.h"
 #include "tests/testing/source_path.h"
 

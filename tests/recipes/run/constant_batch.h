@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/step/host_batch.h"
-#include "recipes/run/batches.h"
+#include "framework/step/engine/host_batch.h"
+#include "recipes/run/stage/batches.h"
 
 namespace delink::testing {
 

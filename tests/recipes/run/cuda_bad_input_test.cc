@@ -5,7 +5,7 @@
 
 #include "framework/comm/self_communicator.h"
 #include "framework/device/cuda/scratch.h"
-#include "recipes/run/choose_device.h"
+#include "recipes/run/setup/choose_device.h"
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/simt/simt.h"
 

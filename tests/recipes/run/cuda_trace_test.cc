@@ -14,7 +14,7 @@
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/step/trace.h"
+#include "framework/step/time/trace.h"
 #include "recipes/record/run_folder.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/tiny_run.h"

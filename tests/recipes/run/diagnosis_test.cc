@@ -1,5 +1,5 @@
 // What a step leaves that is not finite, or far from those before it.
-#include "recipes/run/diagnosis.h"
+#include "recipes/run/observers/diagnosis.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -13,8 +13,8 @@
 #include "framework/base/log.h"
 #include "framework/comm/self_communicator.h"
 #include "recipes/record/run_folder.h"
-#include "recipes/run/best_validation.h"
-#include "recipes/run/saved_run.h"
+#include "recipes/run/position/best_validation.h"
+#include "recipes/run/position/saved_run.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing::early_end_test {

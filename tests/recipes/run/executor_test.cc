@@ -1,6 +1,6 @@
 // The executor over a real model: what it allocates, and that lanes, order and
 // recompute do not show.
-#include "framework/step/executor.h"
+#include "framework/step/engine/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "recipes/run/saved_run.h"
+#include "recipes/run/position/saved_run.h"
 #include "recipes/saved/offline_delink.h"
 #include "tests/recipes/run/hybrid.h"
 #include "tests/recipes/run/tiny_run.h"

@@ -1,6 +1,6 @@
 // What is planned of ranks that take unlike much without an executor of each:
 // the account that each of them makes, and which of them has most.
-#include "recipes/run/imagined_stage.h"
+#include "recipes/run/dry_run/imagined_stage.h"
 
 #include <gtest/gtest.h>
 
@@ -14,8 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/at.h"
 #include "recipes/models/model_list.h"
-#include "recipes/run/imagined_ranks.h"
-#include "recipes/run/prepare.h"
+#include "recipes/run/dry_run/imagined_ranks.h"
+#include "recipes/run/setup/prepare.h"
 #include "recipes/schema/recipe_io.h"
 #include "tests/testing/source_path.h"
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "framework/base/rng.h"
-#include "framework/step/step_watch.h"
+#include "framework/step/engine/step_watch.h"
 
 namespace delink::testing {
 

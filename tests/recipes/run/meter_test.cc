@@ -1,5 +1,5 @@
 // What a run says of its speed.
-#include "recipes/run/meter.h"
+#include "recipes/run/observers/meter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "recipes/run/nodes.h"
+#include "recipes/run/stage/nodes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

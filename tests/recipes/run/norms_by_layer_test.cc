@@ -2,7 +2,7 @@
 // run depends on them is in whole_run_test.cc, that they do not depend on how
 // state is sharded, nor on where a run was stopped, in pipeline_run_test.cc and
 // offload_run_test.cc.
-#include "recipes/run/norms_by_layer.h"
+#include "recipes/run/observers/norms_by_layer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -16,7 +16,7 @@
 #include "framework/base/format_bytes.h"
 #include "offload/rates/machine_rates.h"
 #include "recipes/run/pretrain.h"
-#include "recipes/run/setup.h"
+#include "recipes/run/setup/setup.h"
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/cpu_rates.h"
 #include "tests/testing/temp_dir.h"

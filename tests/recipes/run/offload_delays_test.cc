@@ -19,7 +19,7 @@
 #include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/thread_communicator.h"
-#include "recipes/run/stage_run.h"
+#include "recipes/run/stage/stage_run.h"
 #include "tests/recipes/run/recipe_env.h"
 #include "tests/testing/source_path.h"
 

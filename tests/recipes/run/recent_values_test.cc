@@ -1,4 +1,4 @@
-#include "recipes/run/recent_values.h"
+#include "recipes/run/position/recent_values.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/comm/communicator.h"
 #include "recipes/models/model_list.h"
-#include "recipes/run/prepare.h"
+#include "recipes/run/setup/prepare.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink::testing {

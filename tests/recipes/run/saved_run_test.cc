@@ -1,6 +1,6 @@
 // What a checkpoint keeps of a run: all of it comes back, less is missing only
 // where early builds had less, and what cannot be is refused.
-#include "recipes/run/saved_run.h"
+#include "recipes/run/position/saved_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

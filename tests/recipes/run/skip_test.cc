@@ -7,8 +7,8 @@
 
 #include "nlohmann/json.hpp"
 #include "recipes/models/model_list.h"
-#include "recipes/run/saved_run.h"
-#include "recipes/run/skip_watch.h"
+#include "recipes/run/position/saved_run.h"
+#include "recipes/run/position/skip_watch.h"
 #include "recipes/saved/offline_delink.h"
 #include "tests/recipes/run/tiny_run.h"
 

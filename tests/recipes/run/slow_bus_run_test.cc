@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "framework/step/instruction.h"
+#include "framework/step/program/instruction.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing::slow_bus_run_test {

@@ -13,7 +13,7 @@
 #include "framework/optim/adamw.h"
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
-#include "framework/step/executor.h"
+#include "framework/step/engine/executor.h"
 #include "framework/step/plan/basic.h"
 #include "recipes/models/gpt_config.h"
 #include "recipes/models/llama_config.h"

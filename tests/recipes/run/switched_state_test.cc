@@ -14,9 +14,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
-#include "recipes/run/checkpointer.h"
-#include "recipes/run/setup.h"
-#include "recipes/run/stage_switch.h"
+#include "recipes/run/observers/checkpointer.h"
+#include "recipes/run/setup/setup.h"
+#include "recipes/run/switch/stage_switch.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing::switched_state_test {

@@ -16,7 +16,7 @@
 #include "framework/base/at.h"
 #include "framework/base/rng.h"
 #include "framework/comm/self_communicator.h"
-#include "framework/step/context_cut.h"
+#include "framework/step/engine/context_cut.h"
 #include "tests/recipes/run/late_watch.h"
 #include "tests/recipes/run/tensor_steps.h"
 

@@ -18,7 +18,7 @@
 #include "framework/base/at.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/comm/thread_communicator.h"
-#include "framework/step/visit_meetings.h"
+#include "framework/step/proof/visit_meetings.h"
 #include "tests/framework/module/random_layouts.h"
 #include "tests/recipes/run/tensor_steps.h"
 

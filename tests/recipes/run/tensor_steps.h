@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "framework/comm/communicator.h"
-#include "framework/step/host_batch.h"
+#include "framework/step/engine/host_batch.h"
 #include "tests/recipes/run/step_rig.h"
 
 namespace delink::testing {

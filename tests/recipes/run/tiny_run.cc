@@ -21,7 +21,9 @@
 #include "framework/comm/thread_communicator.h"
 #include "framework/hdf5/hdf5.h"
 #include "recipes/record/run_folder.h"
-#include "recipes/run/setup.h"
+#include "recipes/run/pretrain.h"
+#include "recipes/run/setup/setup.h"
+#include "recipes/run/setup/train_options.h"
 #include "tests/testing/source_path.h"
 
 namespace delink::testing {

@@ -1,5 +1,5 @@
 // What the executor records of training steps: everything once, in order.
-#include "framework/step/trace.h"
+#include "framework/step/time/trace.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // A checkpoint that several ranks have together: what it is worth and what it
 // says, against one process that has all of it.
-#include "recipes/saved/forward_ranks.h"
+#include "parallel/inference/forward_ranks.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Where a budget has the weights of those who use a checkpoint.
-#include "recipes/saved/homes_of_weights.h"
+#include "offload/inference/homes_of_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +9,8 @@
 
 #include "framework/device/backend.h"
 #include "framework/module/param_store.h"
+#include "offload/inference/streamed_weights.h"
 #include "recipes/models/llama.h"
-#include "recipes/saved/streamed_weights.h"
 
 namespace delink::homes_of_weights_test {
 namespace {

@@ -1,7 +1,7 @@
 // Weights at home on the host: passes forward read copies of them alone, of
 // which the device has as many as are planned, and have the bits of those with
 // all on the device.
-#include "recipes/saved/streamed_weights.h"
+#include "offload/inference/streamed_weights.h"
 
 #include <gtest/gtest.h>
 

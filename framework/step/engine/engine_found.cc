@@ -1,0 +1,194 @@
+// The results of passes other than a step: a few numbers on the host, which
+// instructions find and kSum combines. The host waits for the device in each of
+// these instructions.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "framework/base/at.h"
+#include "framework/comm/chain.h"
+#include "framework/optim/find_kernels.h"
+#include "framework/step/engine/engine_state.h"
+#include "framework/step/program/shape_table.h"
+#include "framework/tensor/bfloat16.h"
+
+namespace delink {
+namespace {
+
+// Of host memory.
+double ValueAt(const char* values, DType dtype, size_t i) {
+  switch (dtype) {
+    case DType::kF64:
+      return reinterpret_cast<const double*>(values)[i];
+    case DType::kBF16:
+      return float{reinterpret_cast<const BFloat16*>(values)[i]};
+    default:
+      DELINK_CHECK(dtype == DType::kF32) << ToString(dtype);
+      return reinterpret_cast<const float*>(values)[i];
+  }
+}
+
+// Whether all elements of a device tensor are finite.
+bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
+  const auto n = static_cast<size_t>(x.elements());
+  std::vector<char> bytes(static_cast<size_t>(x.bytes()));
+  device.CopyToHost(stream, bytes.data(), x.data(), x.bytes());
+  stream.Synchronize();
+  for (size_t i = 0; i < n; ++i) {
+    if (!std::isfinite(ValueAt(bytes.data(), x.dtype(), i))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+// Keeps only the rank's first visit with an output that is not finite, in the
+// order in which one rank alone would run them.
+void Engine::Inspect(const Pass& pass, const Instruction& at) {
+  const int64_t visit =
+      int64_t{at.micro_batch} * pass.program.shape.layers + at.layer;
+  if (found_.not_finite >= 0 && found_.not_finite < visit) return;
+  const Tensor given = InputTensor(pass, at.layer + 1, at.micro_batch);
+  if (!AllFinite(*env_.device, *compute_stream_, given)) {
+    found_.not_finite = visit;
+  }
+}
+
+// The sum of squares of `elements` of the slab's gradient. They are at
+// `gradient` and begin with one of the slab's blocks: the sum is taken by the
+// same blocks as that of the step's norm.
+double Engine::SumSquaresOf(int slab, const void* gradient, int64_t elements) {
+  if (elements == 0) return 0;
+  const Slab& of = env_.store->slab(slab);
+  const DType dtype = env_.store->dtype(Plane::kGradient);
+  const OptimKernels* const kernels =
+      FindOptimKernels(env_.device->kind(), StatisticsOf(dtype));
+  DELINK_CHECK(kernels != nullptr);
+  auto* const blocks = static_cast<double*>(workspace_.data());
+  SumSquaresArgs args{.n = elements, .block = of.block, .sums = blocks};
+  if (dtype == DType::kBF16) {
+    args.w = static_cast<const uint16_t*>(gradient);
+  } else {
+    args.x = gradient;
+  }
+  kernels->sum_squares(*compute_stream_, args);
+  const int64_t count = (elements + of.block - 1) / of.block;
+  std::vector<double> sums(static_cast<size_t>(count));
+  env_.device->CopyToHost(*compute_stream_, sums.data(), blocks,
+                          count * SizeOf(DType::kF64));
+  compute_stream_->Synchronize();
+  double sum = 0;
+  for (const double block : sums) sum += block;
+  return sum;
+}
+
+// `written`: the slab's gradient already has contributions of other layers. If
+// several ranks have parts of a gradient, each takes the squares of a shard of
+// the sum.
+std::unique_ptr<Pending> Engine::Probe(const Pass& pass, const Instruction& at,
+                                       bool written) {
+  ParamStore& store = *env_.store;
+  const std::vector<int32_t>& slabs =
+      At(pass.program.shape.slabs_of_layer, at.layer);
+  const auto which = std::find(slabs.begin(), slabs.end(), at.slab);
+  const std::vector<void*> kept = ApartAddresses(pass, at.layer);
+  void* const apart = At(kept, which - slabs.begin());
+  const int slab = SlabHere(store, at.slab);
+  void* const sum = store.at(slab, Plane::kGradient, 0);
+  const DType dtype = store.dtype(Plane::kGradient);
+  const int64_t elements = store.slab(slab).elements;
+  if (written) {
+    env_.accumulate(*env_.device, *compute_stream_, dtype, sum, apart,
+                    elements);
+  } else {
+    env_.device->Copy(*compute_stream_, sum, apart, elements * SizeOf(dtype));
+  }
+  double& found = At(found_.apart, at.slab);
+  StreamCommunicator* const group =
+      probe_groups_ == nullptr ? nullptr : probe_groups_->OfVisits(slab);
+  if (group == nullptr) {
+    found += SumSquaresOf(slab, apart, elements);
+    return nullptr;
+  }
+  ClearIdentical(*compute_stream_, slab, apart);
+  const Slab& of = store.slab(slab);
+  const Range shard = ShardRange(of, group->rank(), group->size());
+  void* const staging = copies_.at(memory_.probe_staging);
+  return Chain(
+      group->ReduceScatter(apart, staging, of.ShardElements(group->size()),
+                           dtype, ReduceOp::kSum),
+      {[=, this, &found]() -> std::unique_ptr<Pending> {
+        found += SumSquaresOf(slab, staging, shard.size());
+        return nullptr;
+      }});
+}
+
+// All stages and places that share the slab have the same sum; only the first
+// one's counts.
+bool Engine::CountsTogether(const Pass& pass, int32_t program_slab) const {
+  const ProgramShape& shape = pass.program.shape;
+  const MeshPlace place =
+      env_.store->layout().mesh().PlaceOf(env_.store->rank());
+  const int alike = shape.tensor / PiecesOf(shape, program_slab);
+  return ShapeTable(shape).FirstStageOf(program_slab) == pass.program.stage &&
+         place[Axis::kContext] == 0 && place[Axis::kTensor] % alike == 0;
+}
+
+std::vector<double> Engine::FoundLosses() {
+  LossRecord record;
+  env_.device->CopyToHost(*compute_stream_, &record, records_->loss,
+                          sizeof(record));
+  compute_stream_->Synchronize();
+  return {record.loss_sum, static_cast<double>(record.tokens)};
+}
+
+std::vector<double> Engine::FoundAgreements(const Pass& pass) {
+  const ParamStore& store = *env_.store;
+  const std::vector<int32_t> sharers = SharersOf(pass.program.shape);
+  std::vector<double> found;
+  for (int32_t s = 0; s < pass.program.shape.slabs; ++s) {
+    if (At(sharers, s) < 2) continue;
+    double together = 0;
+    if (CountsTogether(pass, s)) {
+      const int slab = SlabHere(store, s);
+      together = SumSquaresOf(slab, store.at(slab, Plane::kGradient, 0),
+                              store.slab(slab).elements);
+    }
+    found.push_back(together);
+    found.push_back(At(found_.apart, s));
+  }
+  return found;
+}
+
+std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
+  // After this the device does not read the batch any more.
+  compute_stream_->Synchronize();
+  ReduceOp op = ReduceOp::kSum;
+  switch (pass.program.kind) {
+    case PassKind::kEvaluation:
+      numbers_ = FoundLosses();
+      break;
+    case PassKind::kProbe:
+      numbers_ = FoundAgreements(pass);
+      break;
+    default: {  // a diagnosis: the lowest data place's first visit; of its
+                // ranks, which see each other's tokens, the lowest that saw it
+      op = ReduceOp::kMin;
+      const ProgramShape& shape = pass.program.shape;
+      const int64_t visits = int64_t{shape.micro_batches} * shape.layers;
+      const MeshPlace place =
+          env_.store->layout().mesh().PlaceOf(env_.store->rank());
+      const int within =
+          place[Axis::kTensor] + shape.tensor * place[Axis::kContext];
+      const int64_t visit = place[Axis::kData] * visits + found_.not_finite;
+      numbers_ = {static_cast<double>(
+          found_.not_finite >= 0 ? visit * shape.tensor * shape.context + within
+                                 : shape.ranks * visits)};
+    }
+  }
+  return env_.compute->AllReduce(
+      numbers_.data(), static_cast<int64_t>(numbers_.size()), DType::kF64, op);
+}
+
+}  // namespace delink

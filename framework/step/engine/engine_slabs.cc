@@ -1,0 +1,105 @@
+// The engine's instructions on slabs: reductions of gradients, their norm,
+// updates, and gathers of weights.
+#include <cstdint>
+
+#include "framework/base/at.h"
+#include "framework/comm/chain.h"
+#include "framework/step/engine/engine_state.h"
+
+namespace delink {
+
+std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
+  const ParamStore& store = *env_.store;
+  if (GroupSize(store, slab) == 1) return nullptr;
+  const bool probe = pass.program.kind == PassKind::kProbe;
+  StreamCommunicator& group =
+      probe ? groups_->OfDataPlace(slab) : groups_->Of(slab);
+  const int64_t count = store.slab(slab).ShardElements(group.size());
+  ClearIdentical(*network_stream_, slab, store.at(slab, Plane::kGradient, 0));
+  const DType dtype = store.dtype(Plane::kGradient);
+  void* const whole = store.at(slab, Plane::kGradient, 0);
+  // A probe needs the whole gradient, as does a rank that updates whole slabs.
+  const PlacementRow& row = store.placement(slab);
+  const bool gathers = probe || !row.state.sharded || row.owner != kNoOwner;
+  const int64_t bytes = count * SizeOf(dtype);
+  void* const own = static_cast<char*>(whole) + group.rank() * bytes;
+  void* const staging = copies_.at(probe ? memory_.staging : 0);
+  return Chain(
+      group.ReduceScatter(whole, staging, count, dtype, ReduceOp::kSum),
+      {[=, this, &group]() -> std::unique_ptr<Pending> {
+        env_.device->Copy(*network_stream_, own, staging, bytes);
+        if (!gathers) return nullptr;
+        return group.AllGather(whole, count, dtype);
+      }});
+}
+
+// If all places along the tensor axis have the same gradient, only one counts.
+void Engine::ClearIdentical(Stream& stream, int slab, void* gradient) {
+  const ParamStore& store = *env_.store;
+  const MeshPlace place = store.layout().mesh().PlaceOf(store.rank());
+  if (place[Axis::kTensor] == 0) return;
+  const int64_t width = SizeOf(store.dtype(Plane::kGradient));
+  for (const Range& range : At(identical_, slab)) {
+    env_.device->FillZero(stream,
+                          static_cast<char*>(gradient) + range.begin * width,
+                          range.size() * width);
+  }
+}
+
+std::unique_ptr<Pending> Engine::Gather(int slab) {
+  const ParamStore& store = *env_.store;
+  const Slab& of = store.slab(slab);
+  void* const whole = store.at(slab, Plane::kWeight, 0);
+  const DType dtype = store.dtype(Plane::kWeight);
+  StreamCommunicator& group = groups_->Of(slab);
+  const int owner = store.placement(slab).owner;
+  if (owner != kNoOwner) {
+    return group.Broadcast(whole, of.elements, dtype,
+                           groups_->PlaceOf(slab, owner));
+  }
+  return group.AllGather(whole, of.ShardElements(GroupSize(store, slab)),
+                         dtype);
+}
+
+void Engine::Squares(int slab) {
+  const ParamStore& store = *env_.store;
+  SumSquares(*compute_stream_, store, slab, store.owned(slab),
+             At(records_->squares, slab));
+}
+
+std::unique_ptr<Pending> Engine::Norm() {
+  // The loss and the tokens behind them travel in the same exchange.
+  WriteTail(*compute_stream_, *env_.device, &records_->loss->loss_sum,
+            &records_->loss->tokens,
+            env_.watch != nullptr ? env_.watch->Vote() : 0,
+            records_->sums + memory_.sums - kTailSums);
+  return Chain(
+      ExchangeSums(memory_.sums), {[this]() -> std::unique_ptr<Pending> {
+        FinishNorm(*compute_stream_, *env_.device, records_->sums,
+                   memory_.sums - kTailSums, records_->ControlOf(step_));
+        SendResult();
+        return nullptr;
+      }});
+}
+
+// Sums of slabs that are not here still have the result of the last exchange,
+// so they are set to zero.
+std::unique_ptr<Pending> Engine::ExchangeSums(int64_t count) {
+  if (env_.compute->size() == 1) return nullptr;
+  for (const Range& cells : records_->not_here) {
+    env_.device->FillZero(*compute_stream_, records_->sums + cells.begin,
+                          cells.size() * SizeOf(DType::kF64));
+  }
+  return compute_comm_->AllReduce(records_->sums, count, DType::kF64,
+                                  ReduceOp::kSum);
+}
+
+void Engine::Update(int slab) {
+  env_.optimizer->set_scratch(workspace_.data());
+  env_.optimizer->set_tensor_group(visit_groups_->groups(false).tensor);
+  env_.optimizer->Update(*compute_stream_, *env_.store, slab,
+                         records_->ControlOf(step_),
+                         At(env_.store->updates(), slab) + 1);
+}
+
+}  // namespace delink

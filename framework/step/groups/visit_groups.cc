@@ -1,0 +1,124 @@
+#include "framework/step/groups/visit_groups.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
+#include "framework/base/check.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/groups.h"
+
+namespace delink {
+
+using Kind = VisitExchange::Kind;
+
+void NamingGroup::AllGather(void* buffer, int64_t count, DType dtype) {
+  Do({.what = {axis_, Kind::kGather, size_ * count * SizeOf(dtype)},
+      .recv = buffer,
+      .count = count,
+      .dtype = dtype});
+}
+
+void NamingGroup::ReduceScatter(const void* send, void* recv, int64_t count,
+                                DType dtype) {
+  Do({.what = {axis_, Kind::kScatter, size_ * count * SizeOf(dtype)},
+      .send = send,
+      .recv = recv,
+      .count = count,
+      .dtype = dtype});
+}
+
+void NamingGroup::AllReduce(void* buffer, int64_t count, DType dtype,
+                            Reduction reduction) {
+  const Kind kind = reduction == Reduction::kSum ? Kind::kSum : Kind::kMax;
+  Do({.what = {axis_, kind, count * SizeOf(dtype)},
+      .recv = buffer,
+      .count = count,
+      .dtype = dtype});
+}
+
+class StepVisitGroups::Group final : public NamingGroup {
+ public:
+  Group(StepVisitGroups& all, Axis axis, Device& device, Stream& stream,
+        std::unique_ptr<Communicator> comm)
+      : NamingGroup(axis, comm->rank(), comm->size()),
+        all_(all),
+        comm_(std::move(comm)),
+        stream_comm_(StageThroughHost(device, stream, *comm_)) {}
+
+ private:
+  std::unique_ptr<Pending> Post(const Call& call) {
+    switch (call.what.kind) {
+      case Kind::kGather:
+        return stream_comm_->AllGather(call.recv, call.count, call.dtype);
+      case Kind::kScatter:
+        return stream_comm_->ReduceScatter(call.send, call.recv, call.count,
+                                           call.dtype, ReduceOp::kSum);
+      case Kind::kSum:
+        return stream_comm_->AllReduce(call.recv, call.count, call.dtype,
+                                       ReduceOp::kSum);
+      case Kind::kMax:
+        break;
+    }
+    return stream_comm_->AllReduce(call.recv, call.count, call.dtype,
+                                   ReduceOp::kMax);
+  }
+
+  void Do(const Call& call) override {
+    if (!all_.status_.ok()) return;
+    all_.under_way_ = &call.what;
+    if (all_.tell_ != nullptr) all_.tell_(call.what, true);
+    const std::unique_ptr<Pending> posted = Post(call);
+    const absl::Status status =
+        posted == nullptr ? absl::OkStatus() : all_.wait_(*posted);
+    all_.under_way_ = nullptr;
+    if (all_.tell_ != nullptr) all_.tell_(call.what, false);
+    if (status.ok()) return;
+    all_.status_ =
+        absl::Status(status.code(),
+                     absl::StrCat(ToString(call.what), ": ", status.message()));
+  }
+
+  StepVisitGroups& all_;
+  const std::unique_ptr<Communicator> comm_;
+  const std::unique_ptr<StreamCommunicator> stream_comm_;
+};
+
+absl::Status StepVisitGroups::Make(Axis axis, const Mesh& mesh, Device& device,
+                                   Stream& stream, Communicator& world) {
+  if (mesh.along(axis) == 1) return absl::OkStatus();
+  std::vector<std::vector<int>> parts;
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    if (mesh.PlaceOf(rank)[axis] == 0)
+      parts.push_back(mesh.Group(rank, {axis}));
+  }
+  DELINK_ASSIGN_OR_RETURN(auto split, SplitGroups(world, parts));
+  for (std::unique_ptr<Communicator>& own : split) {
+    if (own == nullptr) continue;
+    groups_.push_back(
+        std::make_unique<Group>(*this, axis, device, stream, std::move(own)));
+    (axis == Axis::kTensor ? by_axis_.tensor : by_axis_.context) =
+        groups_.back().get();
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<StepVisitGroups>> StepVisitGroups::Create(
+    const Mesh& mesh, Device& device, Stream& stream, Communicator& world) {
+  std::unique_ptr<StepVisitGroups> groups(new StepVisitGroups);
+  groups->wait_ = [](Pending& posted) { return posted.Wait(); };
+  for (const Axis axis : {Axis::kTensor, Axis::kContext}) {
+    DELINK_RETURN_IF_ERROR(groups->Make(axis, mesh, device, stream, world));
+  }
+  return groups;
+}
+
+StepVisitGroups::~StepVisitGroups() = default;
+
+VisitGroups StepVisitGroups::groups(bool sequence) const {
+  VisitGroups groups = by_axis_;
+  groups.sequence = sequence && groups.tensor != nullptr;
+  return groups;
+}
+
+}  // namespace delink

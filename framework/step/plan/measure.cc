@@ -1,0 +1,217 @@
+#include "framework/step/plan/measure.h"
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "framework/base/at.h"
+#include "framework/base/check.h"
+#include "framework/module/binder.h"
+#include "framework/step/groups/visit_groups.h"
+
+namespace delink {
+namespace {
+
+class Measurer {
+ public:
+  Measurer(Device& device, Sequential& model, ParamStore& store,
+           const MeasureOptions& options)
+      : stream_(device.NewStream()),
+        model_(model),
+        store_(store),
+        binder_(store),
+        tensor_(GroupOf(Axis::kTensor, options)),
+        context_(GroupOf(Axis::kContext, options)),
+        tape_({.device = &device,
+               .stream = stream_.get(),
+               .accumulate = options.accumulate,
+               .groups = {.tensor = OrNone(tensor_),
+                          .context = OrNone(context_),
+                          .sequence = options.sequence && tensor_.size() > 1}},
+              memory_) {}
+
+  // Kernels of the meta device read nothing; ops may want pointers that are
+  // not null.
+  void SetInputs(void* anywhere, const BatchShape& batch) {
+    const auto* const numbers = static_cast<const int32_t*>(anywhere);
+    const bool alone = tensor_.size() == 1 && context_.size() == 1;
+    if (batch.masked || !alone) inputs_.positions = numbers;
+    if (batch.masked) inputs_.documents = numbers;
+    if (context_.size() > 1) inputs_.places = numbers;
+    inputs_.sequences = batch.micro_batch;
+    inputs_.deterministic = batch.deterministic;
+    inputs_.remake = batch.remake;
+    inputs_.step_key = static_cast<const RngKey*>(anywhere);
+    inputs_.samples = static_cast<const int64_t*>(anywhere);
+    inputs_.targets = static_cast<const int32_t*>(anywhere);
+    inputs_.loss = static_cast<LossRecord*>(anywhere);
+    anywhere_ = anywhere;
+  }
+
+  // Only shapes and FLOPs, which one forward gives.
+  LayerPlan Count(int layer, const Shape& shape, DType input_dtype) {
+    LayerPlan plan{.input = shape};
+    Forward(layer, Phase::kRecord, Tensor(anywhere_, input_dtype, shape));
+    NoteWork(layer, plan);
+    return plan;
+  }
+
+  LayerPlan Measure(int layer, const Shape& shape, DType input_dtype,
+                    DType dtype) {
+    LayerPlan plan{.input = shape};
+    const auto note = [&](Phase phase) {
+      tensor_.NoteIn(&At(plan.exchanges, phase));
+      context_.NoteIn(&At(plan.exchanges, phase));
+    };
+    const bool last = IsLast(layer);
+    const Tensor input(anywhere_, input_dtype, shape);
+    for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
+      note(phase);
+      Forward(layer, phase, input);
+      At(plan.visits, phase) = memory_.Plan();
+    }
+    NoteWork(layer, plan);
+    const Tensor dy = last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
+    const Tensor dx = layer > 0 ? Tensor(anywhere_, dtype, shape) : Tensor();
+    note(Phase::kBackward);
+    tape_.RunBackward(y_, dy, x_, dx);
+    At(plan.visits, Phase::kBackward) = memory_.Plan();
+    if (layer == 0 || last) return plan;
+    std::vector<VisitExchange> again;
+    tensor_.NoteIn(&again);
+    context_.NoteIn(&again);
+    Forward(layer, Phase::kRecord, input);
+    note(Phase::kBackwardInput);
+    tape_.RunBackwardInput(y_, dy, x_, dx);
+    At(plan.visits, Phase::kBackwardInput) = memory_.Plan();
+    note(Phase::kBackwardWeight);
+    tape_.RunBackwardWeight();
+    At(plan.visits, Phase::kBackwardWeight) = memory_.Plan();
+    return plan;
+  }
+
+ private:
+  static NotingGroup GroupOf(Axis axis, const MeasureOptions& options) {
+    return {axis, options.mesh.PlaceOf(options.rank)[axis],
+            options.mesh.along(axis)};
+  }
+  static VisitGroup* OrNone(NotingGroup& group) {
+    return group.size() > 1 ? &group : nullptr;
+  }
+  bool IsLast(int layer) const { return layer == model_.layers() - 1; }
+
+  // Of the forward before.
+  void NoteWork(int layer, LayerPlan& plan) const {
+    plan.flops = tape_.flops();
+    plan.backward_flops = tape_.backward_flops();
+    plan.weight_flops = tape_.weight_flops();
+    if (!IsLast(layer)) plan.output = y_.shape();
+  }
+
+  void Forward(int layer, Phase phase, const Tensor& input) {
+    const std::vector<bool> written(store_.slabs_of_layer(layer).size(), false);
+    binder_.Bind(layer, &written);
+    inputs_.training = phase != Phase::kEval;
+    tape_.BeginForward(phase, inputs_);
+    x_ = tape_.Input(input, layer > 0);
+    y_ = Var();
+    if (IsLast(layer)) {
+      model_.epilogue().Loss(x_);
+    } else {
+      y_ = model_.layer(layer)(x_);
+      tape_.Finish(y_, Tensor());
+    }
+  }
+
+  std::unique_ptr<Stream> stream_;
+  Sequential& model_;
+  ParamStore& store_;
+  Binder binder_;
+  MeasuringMemory memory_;
+  NotingGroup tensor_, context_;
+  Tape tape_;
+  VisitInputs inputs_;
+  Var x_, y_;
+  void* anywhere_ = nullptr;
+};
+
+MeasureOptions OptionsOf(const ParamStore& store, const BatchShape& batch,
+                         AccumulateFn accumulate) {
+  return {.device = store.device().kind(),
+          .visited = store.sharing().visited,
+          .dtype = store.options().dtype,
+          .bf16_gradients = store.options().bf16_gradients,
+          .batch = batch,
+          .accumulate = accumulate};
+}
+
+}  // namespace
+
+VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at) {
+  VisitFlops flops;
+  if (at.op == Op::kForward || at.op == Op::kLoss) flops.forward = layer.flops;
+  if (HasGradients(at)) flops.backward = layer.backward_flops;
+  if (at.op == Op::kBackwardWeight) flops.backward = layer.weight_flops;
+  if (at.op == Op::kBackwardInput) {
+    flops.backward = layer.backward_flops - layer.weight_flops;
+  }
+  if (at.op != Op::kForward && (at.flags & kRecompute) != 0) {
+    flops.recompute = layer.flops;
+  }
+  return flops;
+}
+
+std::vector<LayerPlan> MeasureLayers(Sequential& model,
+                                     const ParamRegistry& registry,
+                                     const MeasureOptions& options) {
+  const std::unique_ptr<Device> device = NewMetaDevice(options.device);
+  // All layers of one tensor place, which is its rank.
+  const Mesh& mesh = options.mesh;
+  const Layout layout = Layout::Create(
+      registry, model.blocks(), {.visited = options.visited},
+      {.mesh = {.tensor = mesh.tensor}, .sequence = options.sequence});
+  absl::StatusOr<std::unique_ptr<ParamStore>> meta = ParamStore::Create(
+      *device, layout, mesh.PlaceOf(options.rank)[Axis::kTensor],
+      {.dtype = options.dtype,
+       .states = {},
+       .master = MasterForm::kNone,
+       .bf16_gradients = options.bf16_gradients});
+  DELINK_CHECK(meta.ok());  // the meta device never runs out
+  Measurer measurer(*device, model, **meta, options);
+  measurer.SetInputs(*device->Allocate(0, "inputs"), options.batch);
+  std::vector<LayerPlan> plans;
+  BatchShape batch = options.batch;
+  batch.context = mesh.context;
+  Shape shape{batch.micro_batch, batch.local_seq()};
+  for (const int layer : layout.visited()) {
+    const DType input = layer == 0 ? DType::kI32 : options.dtype;
+    plans.push_back(options.work_alone
+                        ? measurer.Count(layer, shape, input)
+                        : measurer.Measure(layer, shape, input, options.dtype));
+    shape = plans.back().output;
+  }
+  for (const ParamDecl& decl : registry.decls) {
+    decl.param->Bind(Tensor(), Tensor(), false);
+  }
+  return plans;
+}
+
+std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
+                                     const BatchShape& batch,
+                                     AccumulateFn accumulate) {
+  MeasureOptions options = OptionsOf(store, batch, accumulate);
+  options.mesh = store.layout().mesh();
+  options.rank = store.rank();
+  options.sequence = store.layout().options().sequence;
+  return MeasureLayers(model, store.registry(), options);
+}
+
+std::vector<LayerPlan> MeasureWork(Sequential& model, const ParamStore& store,
+                                   const BatchShape& batch,
+                                   AccumulateFn accumulate) {
+  MeasureOptions options = OptionsOf(store, batch, accumulate);
+  options.work_alone = true;
+  return MeasureLayers(model, store.registry(), options);
+}
+
+}  // namespace delink

@@ -1,0 +1,80 @@
+// Measures what each layer needs for a visit, by running it on the meta device
+// instead of the training device: the same code plans its memory and counts its
+// work.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "framework/module/param_store.h"
+#include "framework/module/sequential.h"
+#include "framework/step/program/instruction.h"
+
+namespace delink {
+
+// What one visit works on.
+struct BatchShape {
+  int64_t micro_batch = 1;    // B, sequences
+  int64_t seq = 1;            // T, tokens
+  bool masked = false;        // rows hold several documents, and say which
+  bool deterministic = true;  // VisitInputs::deterministic
+  bool remake = true;         // VisitInputs::remake
+  // Ranks between which the tokens of a row are cut (engine/context_cut.h).
+  int64_t context = 1;
+  int64_t tokens() const { return micro_batch * seq; }
+  // The tokens that a rank has, of each row and of all rows.
+  int64_t local_seq() const { return seq / context; }
+  int64_t local_tokens() const { return micro_batch * local_seq(); }
+};
+
+struct LayerPlan {
+  VisitPlan visits;  // halves of backward only for blocks
+  Shape input;       // [B, T] i32 for the prologue, else [B, T, D]; T is of the
+                     // context's part. With `sequence` [1, B T / tensor, D]
+  Shape output;      // of the prologue and blocks
+  double flops = 0;
+  double backward_flops = 0;
+  double weight_flops = 0;  // of those, the second half's
+  VisitExchanges exchanges;
+};
+
+// The FLOPs of an instruction of the layer; `recompute` is the forward that its
+// backward repeats. All 0 if it is no visit.
+struct VisitFlops {
+  double forward = 0, backward = 0, recompute = 0;
+};
+VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at);
+
+struct MeasureOptions {
+  DeviceKind device = DeviceKind::kCpu;  // the kind of the training device
+  std::vector<int> visited;              // blocks, as SharingMap::visited
+  DType dtype = DType::kF32;             // of weights and activations
+  bool bf16_gradients = false;
+  BatchShape batch;
+  AccumulateFn accumulate = nullptr;
+  // Visits are those of `rank` of the mesh, whose data and pipeline axes do not
+  // matter; `sequence` as in Layout::Options. If pieces of parameters are
+  // uneven, the plans of a stage's ranks differ in memory and work.
+  Mesh mesh = {};
+  int rank = 0;
+  bool sequence = false;
+  // Measures only shapes and FLOPs, in a fraction of the time.
+  bool work_alone = false;
+};
+
+// One plan for each layer that is visited, by place. Parameters are left
+// unbound. The mesh's context axis says how rows are cut, not the batch's.
+std::vector<LayerPlan> MeasureLayers(Sequential& model,
+                                     const ParamRegistry& registry,
+                                     const MeasureOptions& options);
+// The same with a store's device, blocks, types, layout and rank.
+std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
+                                     const BatchShape& batch,
+                                     AccumulateFn accumulate);
+// Shapes and FLOPs of the layers of the store's model as if one rank had all of
+// it: the model's work, however ranks share it.
+std::vector<LayerPlan> MeasureWork(Sequential& model, const ParamStore& store,
+                                   const BatchShape& batch,
+                                   AccumulateFn accumulate);
+
+}  // namespace delink

@@ -1,0 +1,26 @@
+#include "framework/step/program/visit_exchange.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace delink {
+
+std::string ToString(const VisitExchange& exchange) {
+  const char* kind = "maximum";
+  switch (exchange.kind) {
+    case VisitExchange::Kind::kGather:
+      kind = "gather";
+      break;
+    case VisitExchange::Kind::kScatter:
+      kind = "reduce-scatter";
+      break;
+    case VisitExchange::Kind::kSum:
+      kind = "sum";
+      break;
+    case VisitExchange::Kind::kMax:
+      break;
+  }
+  return absl::StrCat(
+      kind, exchange.axis == Axis::kTensor ? " over tensor" : " over context");
+}
+
+}  // namespace delink

@@ -1,0 +1,73 @@
+// Predicts how long a step takes, from measured times of instructions and links
+// of a set latency and bandwidth for exchanges between ranks and copies between
+// host and device. It runs the joint execution that proves the programs, with
+// these costs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/comm/link.h"
+#include "framework/step/proof/joint_execution.h"
+#include "framework/step/proof/meetings.h"
+
+namespace delink {
+
+// Seconds that an instruction took on a rank.
+struct MeasuredTime {
+  double own = 0;  // independent of other ranks
+  // Of an exchange, from when all ranks had begun it to its end; of a copy,
+  // all.
+  double exchanged = 0;
+};
+
+// What an instruction sends or copies: the number of operations, which follow
+// each other, and this rank's bytes in all of them (link.h).
+struct Sent {
+  int64_t operations = 0;
+  int64_t bytes = 0;
+};
+
+// Links by what they carry. A link without latency and bandwidth takes no time,
+// so the measured time remains.
+struct StepLinks {
+  Link network;     // collectives of slabs, norms and sums
+  Link neighbours;  // transfers between stages, each way
+  Link visits;      // in the middle of visits and updates
+  Link bus;         // between host and device, each way
+
+  const Link& Of(const Instruction& at) const;
+};
+
+// For the exchanges in the middle of a visit or an update.
+Sent SentWithin(const Program& program, const Instruction& at);
+
+// An exchange takes its measured time or its link's, whichever is longer.
+Cost CostOver(const Link& link, const MeasuredTime& measured, const Sent& sent);
+
+// By rank and the instruction's index.
+using MeasuredCosts =
+    std::function<MeasuredTime(const RankProgram& rank, int32_t index)>;
+using SentBytes = std::function<Sent(const RankProgram& rank, int32_t index)>;
+Costs CostsOver(const StepLinks& links, MeasuredCosts measured, SentBytes sent);
+
+struct StepTime {
+  // By column, stage: when the rank has finished all lanes of a first step.
+  std::vector<double> ends;
+  // From one step's end to the next's.
+  double seconds = 0;
+  // Of such a step, which begins at `begin`; lanes may also run before its
+  // begin and after its end.
+  Intervals intervals;
+  double begin = 0;
+};
+
+// `columns` as in ExecuteTogether. `drains`: a rank begins a step when all its
+// lanes have finished the one before, as an engine without a thread for them
+// does (engine/lane_runner.h); else lanes go on as the programs let them.
+absl::StatusOr<StepTime> TimeStep(const std::vector<Column>& columns,
+                                  const Costs& costs, bool drains);
+
+}  // namespace delink

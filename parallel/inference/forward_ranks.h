@@ -1,0 +1,63 @@
+// Ranks over which a model's weights are sharded for forward passes: each has
+// some rows and columns of the matrices (tensor), some of the layers
+// (pipeline), or both. Ranks along the data axis have the same weights.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/comm/communicator.h"
+#include "framework/device/backend.h"
+#include "framework/module/layout.h"
+#include "framework/step/groups/visit_groups.h"
+#include "framework/tensor/tensor.h"
+
+namespace delink {
+
+class ForwardRanks {
+ public:
+  // Collective over `world`, the ranks of the layout, which has no context
+  // parallelism. The arguments outlive the result.
+  static absl::StatusOr<std::unique_ptr<ForwardRanks>> Create(
+      const Layout& layout, Device& device, Communicator& world);
+
+  // The stream for visits.
+  Stream& stream() const { return *stream_; }
+  // The groups of visits on this rank.
+  VisitGroups groups() const { return visits_->groups(/*sequence=*/false); }
+  // Whether this rank visits the layer at `place`.
+  bool Has(size_t place) const { return StageOf(place) == stage_; }
+  // Sends the output of the layer at `place` from the ranks that have that
+  // layer to those that have the next one. Blocks. Does nothing after an error.
+  void HandOn(size_t place, const Tensor& output);
+  // Whether this rank's results count. One rank per place along the data axis
+  // counts; it has the last layer.
+  bool counts() const;
+  // Broadcasts `bytes` from the last pipeline stage to the others.
+  void Tell(void* bytes, int64_t count);
+  // OK on each of the ranks that share the weights if it is OK on all of them.
+  absl::Status Agree(const absl::Status& status) {
+    return AgreeOnStatus(*together_, status);
+  }
+  // The first error.
+  absl::Status status() const;
+
+ private:
+  ForwardRanks(const Layout& layout, Device& device)
+      : layout_(layout), device_(device), stream_(device.NewStream()) {}
+  int StageOf(size_t place) const;
+
+  const Layout& layout_;
+  Device& device_;
+  std::unique_ptr<Stream> stream_;
+  MeshPlace place_;
+  int stage_ = 0;
+  std::unique_ptr<StepVisitGroups> visits_;
+  std::unique_ptr<Communicator> together_;  // of one place along the data axis
+  std::unique_ptr<Communicator> pipeline_;  // null: there is one stage
+  absl::Status status_;
+};
+
+}  // namespace delink

@@ -1,0 +1,40 @@
+// Places the planes that a stage leaves to `auto`, within its budgets.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "offload/plan/find_place.h"
+#include "offload/plan/foreseen_step.h"
+#include "recipes/run/dry_run/imagined_stage.h"
+#include "recipes/run/dry_run/known_rates.h"
+#include "recipes/run/stage/stage_run.h"
+
+namespace delink {
+
+// For stage `index`. Compares the stage's account with its budgets for the rank
+// and the machine that hold most. If it is not stage `first`, the planes of the
+// stage before count too; env.homes must have these. Gives the same on every
+// rank if the rates are the same. If nothing fits: InvalidArgument, at the
+// budget's key, with the shortfall and what would fit. Allocates nothing.
+absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
+                                     size_t index, const KnownRates& rates);
+
+// RunEnv::homes, by stage, for all stages from `first` on that have budgets.
+// Rank 0 decides, by the rates of its machine, and logs the result. Collective.
+absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,
+                                                    size_t first);
+
+struct ForeseenStage {
+  PlaceCost cost;
+  ForeseenStep step;
+};
+// The predicted step of an imagined stage, on rank 0. `rates` are those of a
+// whole machine: its ranks have equal parts of the host's memory bandwidth, and
+// on the CPU of all rates. `columns`: width of the lanes' pictures.
+absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
+                                           const KnownRates& rates,
+                                           int columns = 1);
+
+}  // namespace delink
