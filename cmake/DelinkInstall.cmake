@@ -27,6 +27,10 @@ install(FILES LICENSE README.md CHANGELOG.md TYPE DOC)
 install(DIRECTORY docs TYPE DOC)
 install(FILES framework/checkpoint/format.md
   DESTINATION ${CMAKE_INSTALL_DOCDIR}/framework/checkpoint)
+foreach(folder offload parallel)
+  install(FILES ${folder}/README.md
+    DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+endforeach()
 install(FILES recipes/models/gpt.cc
   DESTINATION ${CMAKE_INSTALL_DOCDIR}/recipes/models)
 install(DIRECTORY tests/examples/own_model

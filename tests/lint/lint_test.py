@@ -27,7 +27,7 @@ GOOD = {
     "framework/hdf5/library.h": "#pragma once\n\n#include <hdf5.h>\n",
     "framework/module/slab.h":
         '#pragma once\n\n#include "framework/hdf5/library.h"\n',
-    "framework/step/plan.h":
+    "framework/step/plan/plan.h":
         '#pragma once\n\n#include "framework/module/slab.h"\n'
         '#include "framework/optim/adamw.h"\n',
     "framework/optim/adamw.h": "#pragma once\n",
@@ -40,6 +40,7 @@ GOOD = {
     "recipes/run/run.h":
         '#pragma once\n\n#include "data/loader/loader.h"\n'
         '#include "parallel/launch/split.h"\n',
+    "recipes/run/setup/setup.h": "#pragma once\n",
     "recipes/schema/toml.cc": "#include <toml++/toml.h>\n",
     "tools/main.cc":
         '#include <CLI/CLI.hpp>\n\n#include "recipes/run/run.h"\n'
@@ -199,10 +200,13 @@ class IncludeDirectionTest(LintCase):
         ("framework/base/bad.h", "framework/tensor/tensor.h"),
         ("framework/tensor/bad.h", "framework/hdf5/library.h"),
         ("framework/autograd/bad.h", "framework/hdf5/library.h"),
-        ("framework/module/bad.h", "framework/step/plan.h"),
-        ("framework/optim/bad.cc", "framework/step/plan.h"),
+        ("framework/module/bad.h", "framework/step/plan/plan.h"),
+        ("framework/optim/bad.cc", "framework/step/plan/plan.h"),
         ("framework/sharing/bad.cc", "framework/optim/adamw.h"),
         ("framework/new_room/bad.h", "framework/base/rng.h"),
+        ("framework/step/program/bad.h", "framework/step/plan/plan.h"),
+        ("framework/step/groups/bad.cc", "framework/step/plan/plan.h"),
+        ("framework/step/new_room/bad.h", "framework/step/plan/plan.h"),
     )))
 
   def test_inside_the_others(self):
@@ -210,6 +214,8 @@ class IncludeDirectionTest(LintCase):
         ("layers/kernels/bad.h", "layers/ops/op.h"),
         ("recipes/record/bad.h", "recipes/run/run.h"),
         ("recipes/schema/bad.cc", "recipes/run/run.h"),
+        ("recipes/run/setup/bad.cc", "recipes/run/run.h"),
+        ("recipes/run/stage/bad.h", "recipes/run/setup/setup.h"),
         ("tools/bench/bad.cc", "tools/main.h"),
         ("offload/rates/bad.h", "offload/plan/bounds.h"),
     )))
@@ -220,6 +226,8 @@ class IncludeDirectionTest(LintCase):
         ("data/bad.cc", "no code directly in data/"),
         ("recipes/bench/bad.cc", "recipes/bench is not in the lint's list"),
         ("framework/new_room/bad.h", "framework/new_room is not in the lint's"),
+        ("framework/step/bad.h", "no code directly in framework/step/"),
+        ("recipes/run/new_room/bad.h", "recipes/run/new_room is not in the"),
     ):
       self.expect_found("include_direction", {path: "// Text.\n"},
                         f"{path}:1: ", what)
@@ -299,10 +307,12 @@ class OtherLintsTest(LintCase):
                  "visit->tape.RunBackward(y, dy, x, dx);",
                  "tape->BeginForward("):
       code = f"void F() {{\n  {call}\n"
-      for path in ("framework/step/engine/executor.cc", "recipes/run/observers/probe.cc"):
+      for path in ("framework/step/engine/executor.cc",
+                   "recipes/run/observers/probe.cc"):
         self.expect_found("visits", {path: code}, f"{path}:2: ",
                           "only the engine lets layers work")
-      for path in ("framework/step/engine/engine_visits.cc", "tests/step/a_test.cc"):
+      for path in ("framework/step/engine/engine_visits.cc",
+                   "tests/step/a_test.cc"):
         with Tree({path: code}) as root:
           self.assertEqual(lint("visits", root), (0, "ok\n"), path)
 

@@ -1,8 +1,9 @@
 """Checks which folder includes which: include_direction.py [ROOT].
 
-Folders include only what they stand on (`ALLOWED`; their sub-folders, which code
-lies in, `INNER`), some headers belong to one folder (`HOME_OF`), and no #if asks for CUDA, NCCL, MPI, oneDNN or OpenMP: CMake
-chooses the folder. Tests may include everything, and nothing includes them; the
+Folders include only what they stand on (`ALLOWED`; their sub-folders, which
+code lies in, `INNER`; folders inside those, `ROOMS`), some headers belong to
+one folder (`HOME_OF`), and no #if asks for CUDA, NCCL, MPI, oneDNN or OpenMP:
+CMake chooses the folder. Tests may include everything, and nothing includes them; the
 headers with a home stay in it there too (tests/parallel/mpi for <mpi.h>).
 Device code (.cu, .cuh) sees no Abseil, not through other headers either, and
 launches nothing by <<<>>>: g++ reads it too.
@@ -28,9 +29,9 @@ FRAMEWORK["step"] = set(FRAMEWORK)
 LAYERS = {"kernels": set(), "ops": {"kernels"}, "modules": {"kernels", "ops"}}
 
 PARALLEL = {"launch": set(), "watch": {"launch"}, "mpi": {"launch"},
-            "no_mpi": {"launch"}, "pipeline": set()}
+            "no_mpi": {"launch"}, "pipeline": set(), "inference": set()}
 
-OFFLOAD = {"rates": set(), "plan": {"rates"}}
+OFFLOAD = {"rates": set(), "plan": {"rates"}, "inference": {"rates", "plan"}}
 
 DATA = {"tokenizer": set(), "corpus": {"tokenizer"}}
 for _name in ("loader", "import"):
@@ -51,6 +52,20 @@ TOOLS[""] = set(TOOLS)
 
 INNER = {"framework": FRAMEWORK, "layers": LAYERS, "offload": OFFLOAD,
          "parallel": PARALLEL, "data": DATA, "recipes": RECIPES, "tools": TOOLS}
+
+# The folders inside a sub-folder, and what they stand on. "": code directly in
+# the sub-folder; where it is not here, there is none.
+STEP = {"program": set(), "groups": {"program"}, "plan": {"program", "groups"},
+        "proof": {"program", "plan"}, "time": {"program", "proof"}}
+STEP["engine"] = set(STEP)
+
+RUN = {"position": set(), "stage": set(), "dry_run": {"stage"},
+       "setup": {"position", "stage", "dry_run"},
+       "observers": {"position", "stage", "setup"}}
+RUN["switch"] = RUN["observers"] | {"observers"}
+RUN[""] = set(RUN)
+
+ROOMS = {"framework/step": STEP, "recipes/run": RUN}
 
 ALLOWED = {"framework": set()}
 for _name in ("layers", "offload", "data"):
@@ -88,8 +103,19 @@ def room(path):
   return parts[0], parts[1] if len(parts) > 2 else ""
 
 
+def inside(path):
+  """('framework/step', 'plan') for framework/step/plan/basic.h."""
+  parts = path.split("/")
+  return "/".join(parts[:2]), parts[2] if len(parts) > 3 else ""
+
+
 def home_problem(path):
   """Code lies in a sub-folder that the lint knows."""
+  folder, within = inside(path)
+  if folder in ROOMS and within not in ROOMS[folder]:
+    if not within:
+      return f"no code directly in {folder}/: it goes into one of its folders"
+    return f"{folder}/{within} is not in the lint's list of folders"
   top, sub = room(path)
   if top not in INNER or sub in INNER[top]:
     return None
@@ -102,11 +128,16 @@ def direction_problem(path, header):
   (top, sub), (other, other_sub) = room(path), room(header)
   if other not in ALLOWED:
     return None
-  if top == other and top in INNER:
-    inner = INNER[top]
-    allowed = sub == other_sub or other_sub in inner.get(sub, set())
-    top, other = (f"{folder}/{inside}".rstrip("/")
-                  for folder, inside in ((top, sub), (other, other_sub)))
+  (folder, within), (other_folder, other_within) = inside(path), inside(header)
+  if folder == other_folder and folder in ROOMS:
+    allowed = (within == other_within
+               or other_within in ROOMS[folder].get(within, ()))
+    top, other = (f"{folder}/{name}".rstrip("/")
+                  for name in (within, other_within))
+  elif top == other and top in INNER:
+    allowed = sub == other_sub or other_sub in INNER[top].get(sub, set())
+    top, other = (f"{outer}/{inner}".rstrip("/")
+                  for outer, inner in ((top, sub), (other, other_sub)))
   else:
     allowed = top == other or other in ALLOWED.get(top, ())
   return None if allowed else f"{top} must not include from {other}"

@@ -10,8 +10,9 @@ import re
 
 import source_tree
 
-HOMES = {"framework/step/engine/engine_visits.cc", "framework/step/plan/measure.cc",
-         "recipes/saved/forward_pass.cc", "recipes/saved/generate.cc"}
+HOMES = {"framework/step/engine/engine_visits.cc",
+         "framework/step/plan/measure.cc", "recipes/saved/forward_pass.cc",
+         "recipes/saved/generate.cc"}
 VISIT = re.compile(r"(?:\.|->)(BeginForward|RunBackward)\(")
 
 
