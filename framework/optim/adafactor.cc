@@ -167,9 +167,11 @@ class Adafactor final : public SlabOptimizer {
       DELINK_CHECK_EQ(extents.rows * std::max<int64_t>(extents.columns, 1),
                       params[i].elements)
           << "Adafactor needs all of " << DeclOf(store, params[i]).name;
-      UpdateOne(stream, store,
-                ArgsOf(store, slab, i, extents,
-                       ParamsOf(store, slab, run, control), update));
+      UpdateOne(
+          stream, store,
+          ArgsOf(store, slab, i, extents,
+                 ParamsOf(store, slab, run, control, {rounding(), update}),
+                 update));
     }
   }
 
@@ -219,10 +221,11 @@ class Adafactor final : public SlabOptimizer {
       const Extents extents = {
           .rows = place.elements / std::max<int64_t>(columns, 1),
           .columns = columns};
-      shares.push_back(
-          {.args = ArgsOf(store, here, p, extents,
-                          ParamsOf(store, here, run, control), update),
-           .counts = IsFirstToUpdate(layout, at)});
+      shares.push_back({.args = ArgsOf(store, here, p, extents,
+                                       ParamsOf(store, here, run, control,
+                                                {rounding(), update}),
+                                       update),
+                        .counts = IsFirstToUpdate(layout, at)});
       shares.back().args.all_rows = all.rows;
       shares.back().args.all_columns = all.columns;
     }
@@ -336,10 +339,15 @@ class Adafactor final : public SlabOptimizer {
     if (args.columns > 0) kernels.adafactor_factors(stream, args);
     kernels.adafactor_sums(stream, args);
     if (!args.relative) return;
-    kernels.sum_squares(stream, {.x = args.params.p,
-                                 .n = args.params.n,
-                                 .block = kParamBlock,
-                                 .sums = at.p_sums});
+    const UpdatedParams& params = args.params;
+    SumSquaresArgs sums{.n = params.n, .block = kParamBlock, .sums = at.p_sums};
+    if (params.master == MasterForm::kWhole) {
+      sums.x = params.p;
+    } else {
+      sums.w = static_cast<const uint16_t*>(params.w);
+      sums.low = params.low;
+    }
+    kernels.sum_squares(stream, sums);
   }
 
   AdafactorConfig config_;

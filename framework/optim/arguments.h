@@ -83,17 +83,24 @@ struct AdamWArgs {
   ElementNumbers numbers;
 };
 
-// The parameters of an update, n elements: p and, under bf16, the weights w,
-// into which p is rounded.
+// The parameters of an update, n elements, in one of the forms of MasterForm: p
+// and, if weights are bf16, the weights w, into which p is rounded; or w and
+// the bits that it lacks; or w alone. Random numbers are as AdamW's for w.
+// Masters other than kWhole are in f32 tables only.
 struct UpdatedParams {
-  void* p = nullptr;        // [n]
-  void* w = nullptr;        // [n] bf16, may be null
+  void* p = nullptr;        // [n], kWhole only
+  void* w = nullptr;        // [n] bf16, may be null where p is whole
   const void* g = nullptr;  // [n]
   bool bf16_g = false;
   int64_t n = 0;
   double lr_scale = 1;
   double decay = 0;
   const UpdateControl* control = nullptr;
+
+  MasterForm master = MasterForm::kWhole;
+  uint16_t* low = nullptr;  // [n], kSplit only
+  RngKey key;               // kNone only
+  ElementNumbers numbers;
 };
 
 // One step of stochastic gradient descent, as torch.optim.SGD: decay is part of

@@ -22,15 +22,19 @@ class Sgd final : public SlabOptimizer {
   }
 
   void Update(Stream& stream, ParamStore& store, int slab,
-              const UpdateControl* control, int64_t) override {
+              const UpdateControl* control, int64_t update) override {
     const OptimKernels& kernels = KernelsFor(store, slab);
     for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
-      kernels.sgd(stream, {.params = ParamsOf(store, slab, run, control),
-                           .m = config_.has_momentum
-                                    ? store.at(slab, Plane::kState0, run.begin)
-                                    : nullptr,
-                           .momentum = run.hyper.momentum,
-                           .nesterov = config_.nesterov});
+      for (const UpdatedPart& part :
+           PartsOf(store, slab, run, control, {rounding(), update})) {
+        kernels.sgd(stream,
+                    {.params = part.params,
+                     .m = config_.has_momentum
+                              ? store.at(slab, Plane::kState0, part.begin)
+                              : nullptr,
+                     .momentum = run.hyper.momentum,
+                     .nesterov = config_.nesterov});
+      }
     }
   }
 
@@ -46,13 +50,16 @@ class Lion final : public SlabOptimizer {
   std::vector<StateSpec> states() const override { return Momentum(); }
 
   void Update(Stream& stream, ParamStore& store, int slab,
-              const UpdateControl* control, int64_t) override {
+              const UpdateControl* control, int64_t update) override {
     const OptimKernels& kernels = KernelsFor(store, slab);
     for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
-      kernels.lion(stream, {.params = ParamsOf(store, slab, run, control),
-                            .m = store.at(slab, Plane::kState0, run.begin),
-                            .beta1 = run.hyper.beta1,
-                            .beta2 = run.hyper.beta2});
+      for (const UpdatedPart& part :
+           PartsOf(store, slab, run, control, {rounding(), update})) {
+        kernels.lion(stream, {.params = part.params,
+                              .m = store.at(slab, Plane::kState0, part.begin),
+                              .beta1 = run.hyper.beta1,
+                              .beta2 = run.hyper.beta2});
+      }
     }
   }
 

@@ -126,7 +126,7 @@ class Muon final : public SlabOptimizer {
       const ParamDecl& decl = DeclOf(store, param);
       const bool matrix = KindOf(decl, store.blocks()) == ParamKind::kHidden;
       if (matrix && IsCut(store.layout(), here.slab, p)) {
-        UpdateCut(stream, store, slab, p, control);
+        UpdateCut(stream, store, slab, p, control, update);
         continue;
       }
       const UpdateRun run = {
@@ -137,7 +137,7 @@ class Muon final : public SlabOptimizer {
       if (matrix) {
         DELINK_CHECK_EQ(run.end - run.begin, decl.spec.shape.elements())
             << decl.name;
-        UpdateMatrix(stream, store, slab, param, control);
+        UpdateMatrix(stream, store, slab, param, control, update);
       } else {
         UpdateByAdamW(stream, store, slab, run, control, update);
       }
@@ -148,33 +148,30 @@ class Muon final : public SlabOptimizer {
   void UpdateByAdamW(Stream& stream, ParamStore& store, int slab,
                      const UpdateRun& run, const UpdateControl* control,
                      int64_t update) const {
-    const UpdatedParams params = ParamsOf(store, slab, run, control);
-    KernelsFor(store).adamw(stream,
-                            {.p = params.p,
-                             .w = params.w,
-                             .g = params.g,
-                             .bf16_g = params.bf16_g,
-                             .m = store.at(slab, Plane::kState0, run.begin),
-                             .v = store.at(slab, Plane::kState1, run.begin),
-                             .n = params.n,
-                             .lr_scale = params.lr_scale * config_.adamw_lr,
-                             .beta1 = run.hyper.beta1,
-                             .beta2 = run.hyper.beta2,
-                             .eps = config_.adamw_eps,
-                             .decay = params.decay,
-                             .update = update,
-                             .control = control});
+    for (const UpdatedPart& part :
+         PartsOf(store, slab, run, control, {rounding(), update})) {
+      AdamWArgs args = AdamWArgsOf(part.params);
+      args.m = store.at(slab, Plane::kState0, part.begin);
+      args.v = store.at(slab, Plane::kState1, part.begin);
+      args.lr_scale *= config_.adamw_lr;
+      args.beta1 = run.hyper.beta1;
+      args.beta2 = run.hyper.beta2;
+      args.eps = config_.adamw_eps;
+      args.update = update;
+      KernelsFor(store).adamw(stream, args);
+    }
   }
 
   void UpdateMatrix(Stream& stream, ParamStore& store, int slab,
-                    const SlabParam& param,
-                    const UpdateControl* control) const {
+                    const SlabParam& param, const UpdateControl* control,
+                    int64_t update) const {
     const Hyper hyper = rules_.HyperOf(store.registry(), param.decl);
     for (const Part& part : PartsOf(DeclOf(store, param))) {
       const int64_t begin = param.offset + part.first_row * part.columns;
       const UpdateRun piece = {
           .begin = begin, .end = begin + part.elements(), .hyper = hyper};
-      const UpdatedParams params = ParamsOf(store, slab, piece, control);
+      const UpdatedParams params =
+          ParamsOf(store, slab, piece, control, {rounding(), update});
       const OrthogonalMemory at(scratch(), part.rows, part.columns, store);
       void* const u =
           at.u != nullptr ? at.u : store.at(slab, Plane::kGradient, begin);
@@ -190,7 +187,7 @@ class Muon final : public SlabOptimizer {
   // Updates a matrix that is cut along the tensor axis: u is all-gathered, the
   // ranks that update make all of it orthogonal, and each steps its own pieces.
   void UpdateCut(Stream& stream, ParamStore& store, int slab, size_t p,
-                 const UpdateControl* control) const {
+                 const UpdateControl* control, int64_t update) const {
     const Layout& layout = store.layout();
     const SlabOnRank here = PlaceOf(store, slab);
     if (!UpdatesAlongTensor(layout, here)) return;
@@ -212,7 +209,7 @@ class Muon final : public SlabOptimizer {
         run = {.begin = begin,
                .end = begin + ElementsOf(own.pieces),
                .hyper = rules_.HyperOf(store.registry(), param.decl)};
-        params = ParamsOf(store, slab, run, control);
+        params = ParamsOf(store, slab, run, control, {rounding(), update});
         Momentum(stream, store, slab, run, params,
                  at.x + group.rank() * cut.count * SizeOf(type));
       }

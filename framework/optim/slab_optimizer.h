@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/autograd/visit_group.h"
+#include "framework/base/rng.h"
 #include "framework/device/backend.h"
 #include "framework/module/param_store.h"
 #include "framework/optim/arguments.h"
@@ -59,8 +60,13 @@ class SlabOptimizer {
   }
   // Sets that memory for later updates; nobody else may use it meanwhile.
   void set_scratch(void* scratch) { scratch_ = static_cast<char*>(scratch); }
+  // The seed of stochastic rounding.
+  void set_seed(uint64_t seed) {
+    rounding_ = Fold(KeyFromSeed(seed), "rounding");
+  }
 
  protected:
+  RngKey rounding() const { return rounding_; }
   char* scratch() const { return scratch_; }
   VisitGroup& tensor_group() const {
     DELINK_CHECK(tensor_group_ != nullptr)
@@ -70,6 +76,7 @@ class SlabOptimizer {
 
  private:
   char* scratch_ = nullptr;
+  RngKey rounding_ = Fold(KeyFromSeed(1), "rounding");
   VisitGroup* tensor_group_ = nullptr;
 };
 

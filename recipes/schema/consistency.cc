@@ -273,11 +273,6 @@ void CheckMaster(Section& document, const Recipe& recipe) {
                    absl::StrFormat("\"%s\" is for run.precision \"bf16\"; in "
                                    "fp32 the weights are their own master",
                                    name));
-  } else if (recipe.optimizer.kind != OptimizerConfig::Kind::kAdamW) {
-    document.Error("run.master",
-                   absl::StrFormat("\"%s\" is for optimizer kind \"adamw\"; "
-                                   "the others update an fp32 master",
-                                   name));
   }
 }
 

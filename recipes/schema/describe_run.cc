@@ -99,7 +99,7 @@ void DescribeComputing(Section& s, RunConfig& run) {
          {.doc = "master weights for updates of bf16 weights. fp32: additional "
                  "fp32 weights (4 bytes each); split: the same in 2 bytes, the "
                  "16 bits that a bf16 weight lacks; none: the bf16 weights "
-                 "alone, rounded stochastically. split and none: adamw only"});
+                 "alone, rounded stochastically"});
   s.Enum("gradients", &run.gradients, Word,
          {.doc = "precision of gradients of bf16 weights, which are summed "
                  "over micro-batches, layers that share and ranks. bf16: 2 "

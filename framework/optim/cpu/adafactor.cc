@@ -104,38 +104,38 @@ struct Estimate {
 
 template <typename T>
 struct VectorStep {
-  const Estimate<T>& e;
+  Estimate<T> e;
   T shrink, step;
 
-  template <typename W>
-  void Run(const Target<T, W>& target, int64_t n) const {
-    e.g.ForTiles(0, n, [&](int64_t at, int64_t count, const T* g) {
-      for (int64_t j = 0; j < count; ++j) {
-        const int64_t i = at + j;
-        target.Store(i, target.p[i] * shrink + step * e.InVector(g[j], i));
-      }
-    });
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end, T* __restrict p,
+                                  const T* __restrict g) const {
+    const VectorStep b = *this;
+    for (int64_t i = begin; i < end; ++i) {
+      const T u = b.e.InVector(b.e.g.clip(g[i - begin]), i);
+      p[i - begin] = p[i - begin] * b.shrink + b.step * u;
+    }
   }
 };
 
-template <typename T, typename W>
-struct RowBody {
-  Target<T, W> target;
+template <typename T>
+struct MatrixStep {
   Estimate<T> e;
-  int64_t first;  // element of the row's begin
-  T of_row, shrink, step;
+  int64_t columns;
+  T shrink, step;
 
-  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
-    const RowBody b = *this;
-    b.e.g.ForTiles(
-        b.first + begin, b.first + end,
-        [&](int64_t at, int64_t n, const T* g) __attribute__((always_inline)) {
-          for (int64_t k = 0; k < n; ++k) {
-            const int64_t i = at + k;
-            const T u = b.e.InRow(g[k], b.of_row, i - b.first);
-            b.target.Store(i, b.target.p[i] * b.shrink + b.step * u);
-          }
-        });
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end, T* __restrict p,
+                                  const T* __restrict g) const {
+    const MatrixStep b = *this;
+    for (int64_t at = begin; at < end;) {
+      const int64_t row = at / b.columns, first = row * b.columns;
+      const int64_t next = std::min(end, first + b.columns);
+      const T of_row = b.e.OfRow(row);
+      for (int64_t i = at; i < next; ++i) {
+        const T u = b.e.InRow(b.e.g.clip(g[i - begin]), of_row, i - first);
+        p[i - begin] = p[i - begin] * b.shrink + b.step * u;
+      }
+      at = next;
+    }
   }
 };
 
@@ -259,23 +259,11 @@ void AdafactorStep(Stream& stream, const AdafactorArgs& a) {
   const Estimate<T> e(a);
   const T shrink = static_cast<T>(1 - lr * params.decay);
   const T step = static_cast<T>(-*a.step);
-  WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
-    if (a.columns == 0) {
-      return VectorStep<T>{.e = e, .shrink = shrink, .step = step}.Run(target,
-                                                                       a.rows);
-    }
-    static const Instructions best = BestInstructions();
-    OverThreads(PoolOf(stream), a.rows, params.n > kElementsAtOnce,
-                [&](int64_t i) {
-                  const RowBody<T, W> body = {.target = target,
-                                              .e = e,
-                                              .first = i * a.columns,
-                                              .of_row = e.OfRow(i),
-                                              .shrink = shrink,
-                                              .step = step};
-                  By(best, body, 0, a.columns);
-                });
-  });
+  if (a.columns == 0) {
+    RunUpdate<T>(stream, VectorStep<T>{e, shrink, step}, params);
+  } else {
+    RunUpdate<T>(stream, MatrixStep<T>{e, a.columns, shrink, step}, params);
+  }
 }
 
 DELINK_OPTIM_INSTANTIATE(ColumnSquares, ColumnSquaresArgs);

@@ -12,29 +12,23 @@
 namespace delink::cpu {
 namespace {
 
-// W is BFloat16, or void if there are no rounded weights to write.
-template <typename T, typename W>
+template <typename T>
 struct Body {
   AdamWStep<T> step;
-  Target<T, W> target;
   T* m;
   T* v;
 
-  [[gnu::always_inline]] void Run(int64_t begin, int64_t end,
-                                  const T* __restrict gradient) const {
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end, T* __restrict p,
+                                  const T* __restrict g) const {
     const AdamWStep<T> s = step;
-    const Target<T, W> to = target;
-    T* __restrict const p = to.p;
     T* __restrict const first = m;
     T* __restrict const second = v;
-    BFloat16* __restrict const w = to.w;
     for (int64_t i = begin; i < end; ++i) {
-      T pi = p[i], mi = first[i], vi = second[i];
-      s(pi, gradient[i - begin], mi, vi);
+      T pi = p[i - begin], mi = first[i], vi = second[i];
+      s(pi, g[i - begin], mi, vi);
       first[i] = mi;
       second[i] = vi;
-      p[i] = pi;
-      if constexpr (!std::is_void_v<W>) w[i] = Rounded(pi);
+      p[i - begin] = pi;
     }
   }
 };
@@ -49,17 +43,11 @@ void Run(const Way& way, const AdamWArgs& a) {
     DELINK_CHECK(kTiles);
     return AdamWInTiles(way, a);
   }
-  WithTarget<T>({.p = a.p, .w = a.w},
-                [&]<typename W>(const Target<T, W>& target) {
-                  const Body<T, W> body{.step = AdamWStep<T>(a),
-                                        .target = target,
-                                        .m = static_cast<T*>(a.m),
-                                        .v = static_cast<T*>(a.v)};
-                  RunElementsBy(way.set, way.pool,
-                                WithGradient<T, Body<T, W>>{
-                                    .inner = body, .gradient = {a.g, a.bf16_g}},
-                                a.n);
-                });
+  RunUpdateBy<T>(way.set, way.pool,
+                 Body<T>{.step = AdamWStep<T>(a),
+                         .m = static_cast<T*>(a.m),
+                         .v = static_cast<T*>(a.v)},
+                 {.p = a.p, .w = a.w, .g = a.g, .bf16_g = a.bf16_g, .n = a.n});
 }
 
 }  // namespace

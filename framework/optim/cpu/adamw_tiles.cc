@@ -8,35 +8,16 @@
 
 #include "framework/module/state_layout.h"
 #include "framework/optim/cpu/adamw.h"
-#include "framework/optim/cpu/random_words.h"
+#include "framework/optim/cpu/masters.h"
 #include "framework/optim/cpu/traffic.h"
 #include "framework/tensor/block8.h"
-#include "framework/tensor/master.h"
 
 namespace delink::cpu {
 namespace {
 
-constexpr int64_t kTile = kBlock8;
 // Streams of the random numbers for rounding (AdamWArgs).
-constexpr uint64_t kStreamOfW = 0, kStreamOfM = 1, kStreamOfV = 2;
-static_assert(kElementsAtOnce % kTile == 0);
-
-// The random half-words of n elements from `at` on; `at` is a multiple of 8.
-[[gnu::always_inline]] inline void RandomHalves(Instructions set,
-                                                const AdamWArgs& a, int64_t at,
-                                                uint64_t stream, int64_t n,
-                                                uint16_t* out) {
-  static_assert(kPhiloxAtOnce == kTile / 8);
-  uint64_t counters[kPhiloxAtOnce] = {};
-  for (int64_t i = 0; 8 * i < n; ++i) {
-    counters[i] = static_cast<uint64_t>(a.numbers(at + 8 * i) / 8);
-  }
-  uint32_t words[4 * kPhiloxAtOnce];
-  PhiloxWords(set, a.key, counters, stream, words);
-  // The lower half of a word first.
-  static_assert(std::endian::native == std::endian::little);
-  std::memcpy(out, words, sizeof(words));
-}
+constexpr uint64_t kStreamOfM = 1, kStreamOfV = 2;
+static_assert(kTile == kBlock8);
 
 // Stores n values of a tile in a plane. Rounding writes to the tile first, and
 // is therefore independent of the kind of store.
@@ -56,78 +37,6 @@ struct Stores {
     }
   }
 };
-
-[[gnu::always_inline]] inline void RoundTile(const AdamWArgs& a, int64_t at,
-                                             uint64_t stream, int64_t n,
-                                             const float* values, void* plane,
-                                             Stores store) {
-  uint16_t random[kTile], rounded[kTile];
-  RandomHalves(store.set, a, at, stream, n, random);
-  for (int64_t i = 0; i < n; ++i) {
-    rounded[i] = RoundStochastically(values[i], random[i]);
-  }
-  store(plane, at, n, rounded);
-}
-
-[[gnu::always_inline]] inline float Wide(float x) { return x; }
-[[gnu::always_inline]] inline float Wide(uint16_t bf16) {
-  return std::bit_cast<float>(uint32_t{bf16} << 16);
-}
-
-[[gnu::always_inline]] inline void Widen(const uint16_t* from, int64_t n,
-                                         float* to) {
-  for (int64_t i = 0; i < n; ++i) to[i] = Wide(from[i]);
-}
-
-// SplitMaster::Of as a selection between 32-bit numbers, as in Rounded.
-[[gnu::always_inline]] inline SplitMaster Split(float master) {
-  const auto u = std::bit_cast<uint32_t>(master);
-  const bool number = master == master;
-  const uint32_t weight = number ? (u + 0x8000) >> 16 : u >> 16 | 0x40;
-  const uint32_t low = number ? u : u & 0x7FFF;
-  return {static_cast<uint16_t>(weight), static_cast<uint16_t>(low)};
-}
-
-[[gnu::always_inline]] inline void LoadParams(const AdamWArgs& a, int64_t at,
-                                              int64_t n, float* p) {
-  const auto* const w = static_cast<const uint16_t*>(a.w) + at;
-  switch (a.master) {
-    case MasterForm::kWhole:
-      std::memcpy(p, static_cast<const float*>(a.p) + at,
-                  static_cast<size_t>(n) * sizeof(float));
-      return;
-    case MasterForm::kSplit:
-      for (int64_t i = 0; i < n; ++i) {
-        p[i] = SplitMaster{w[i], a.low[at + i]}.Value();
-      }
-      return;
-    case MasterForm::kNone:
-      return Widen(w, n, p);
-  }
-}
-
-[[gnu::always_inline]] inline void StoreParams(const AdamWArgs& a, int64_t at,
-                                               int64_t n, const float* p,
-                                               Stores store) {
-  uint16_t w[kTile], low[kTile];
-  switch (a.master) {
-    case MasterForm::kWhole:
-      store(a.p, at, n, p);
-      if (a.w == nullptr) return;
-      for (int64_t i = 0; i < n; ++i) w[i] = Rounded(p[i]).bits;
-      return store(a.w, at, n, w);
-    case MasterForm::kSplit:
-      for (int64_t i = 0; i < n; ++i) {
-        const SplitMaster split = Split(p[i]);
-        w[i] = split.weight;
-        low[i] = split.low;
-      }
-      store(a.w, at, n, w);
-      return store(a.low, at, n, low);
-    case MasterForm::kNone:
-      return RoundTile(a, at, kStreamOfW, n, p, a.w, store);
-  }
-}
 
 // One moment: its values, its scales, and the stream of numbers that round it.
 struct Moment {

@@ -7,13 +7,11 @@
 #pragma once
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <functional>
 
 #include "framework/device/cpu/pooled_stream.h"
 #include "framework/optim/cpu/instructions.h"
-#include "framework/tensor/bfloat16.h"
 
 namespace delink::cpu {
 
@@ -71,17 +69,6 @@ template <typename Body>
 void RunElements(Stream& stream, const Body& body, int64_t n) {
   static const Instructions best = BestInstructions();
   RunElementsBy(best, PoolOf(stream), body, n);
-}
-
-// BFloat16(x) as a selection between 32-bit numbers, which compilers can
-// vectorize for every instruction set.
-[[gnu::always_inline]] inline BFloat16 Rounded(float x) {
-  const auto u = std::bit_cast<uint32_t>(x);
-  const uint32_t number = u + 0x7FFF + ((u >> 16) & 1);
-  const uint32_t quiet = u | 0x400000;
-  BFloat16 rounded;
-  rounded.bits = static_cast<uint16_t>((x == x ? number : quiet) >> 16);
-  return rounded;
 }
 
 }  // namespace delink::cpu

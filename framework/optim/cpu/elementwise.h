@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <type_traits>
@@ -11,6 +12,7 @@
 #include "framework/base/check.h"
 #include "framework/optim/arguments.h"
 #include "framework/optim/cpu/by_instructions.h"
+#include "framework/optim/cpu/masters.h"
 
 namespace delink::cpu {
 
@@ -80,29 +82,76 @@ struct WithGradient {
   }
 };
 
-// W is BFloat16, or void if there are no rounded weights to write.
-template <typename T, typename W>
-struct Target {
-  T* p;
-  BFloat16* w;
+// Stores values of a tile in a plane, through the caches.
+struct PlainStore {
+  Instructions set;
 
-  explicit Target(const UpdatedParams& a)
-      : p(static_cast<T*>(a.p)), w(static_cast<BFloat16*>(a.w)) {}
-
-  [[gnu::always_inline]] void Store(int64_t i, T value) const {
-    p[i] = value;
-    if constexpr (!std::is_void_v<W>) w[i] = Rounded(value);
+  template <typename T>
+  [[gnu::always_inline]] void operator()(void* plane, int64_t at, int64_t n,
+                                         const T* values) const {
+    std::memcpy(static_cast<T*>(plane) + at, values,
+                static_cast<size_t>(n) * sizeof(T));
   }
 };
 
-// run(Target): with rounded weights if the arguments have them.
-template <typename T, typename Run>
-void WithTarget(const UpdatedParams& a, Run run) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (a.w != nullptr) return run(Target<float, BFloat16>(a));
+// A Body that calls inner.Run(begin, end, p, g) for ranges of elements: it
+// updates the parameters p[0], ... of elements [begin, end) in place from their
+// gradient g[0], .... Where a.g is null, g is too.
+template <typename T, typename Inner>
+struct UpdateBody {
+  Inner inner;
+  UpdatedParams a;
+  Instructions set;
+
+  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+    const Gradient<T> gradient = {a.g, a.bf16_g};
+    const auto plain = [&](int64_t at) {
+      return a.g != nullptr ? gradient.plain() + at : nullptr;
+    };
+    T* const whole = static_cast<T*>(a.p);
+    if constexpr (!std::is_same_v<T, float>) {
+      return inner.Run(begin, end, whole + begin, plain(begin));
+    } else {
+      const bool is_whole = a.master == MasterForm::kWhole;
+      if (is_whole && a.w == nullptr && !gradient.narrow) {
+        return inner.Run(begin, end, whole + begin, plain(begin));
+      }
+      auto* const w = static_cast<BFloat16*>(a.w);
+      T g_tile[kTile], p_tile[kTile];
+      for (int64_t at = begin; at < end; at += kTile) {
+        const int64_t n = end - at < kTile ? end - at : kTile;
+        if (gradient.narrow) gradient.Load(at, n, g_tile, std::identity());
+        T* const p = is_whole ? whole + at : p_tile;
+        if (!is_whole) LoadParams(a, at, n, p);
+        inner.Run(at, at + n, p, gradient.narrow ? g_tile : plain(at));
+        if (!is_whole) {
+          StoreParams(a, at, n, p, PlainStore{set});
+        } else if (w != nullptr) {
+          for (int64_t i = 0; i < n; ++i) w[at + i] = Rounded(p[i]);
+        }
+      }
+    }
   }
-  DELINK_CHECK(a.w == nullptr) << "rounded weights of f64 parameters";
-  run(Target<T, void>(a));
+};
+static_assert(kElementsAtOnce % kTile == 0);
+
+template <typename T, typename Inner>
+void RunUpdateBy(Instructions set, ThreadPool* pool, const Inner& inner,
+                 const UpdatedParams& params) {
+  constexpr bool kOnlyWhole = !std::is_same_v<T, float>;
+  DELINK_CHECK(!kOnlyWhole ||
+               (params.w == nullptr && params.master == MasterForm::kWhole))
+      << "bf16 weights of f64 parameters";
+  RunElementsBy(set, pool,
+                UpdateBody<T, Inner>{.inner = inner, .a = params, .set = set},
+                params.n);
+}
+// The same with the best instructions of the machine.
+template <typename T, typename Inner>
+void RunUpdate(Stream& stream, const Inner& inner,
+               const UpdatedParams& params) {
+  static const Instructions best = BestInstructions();
+  RunUpdateBy<T>(best, PoolOf(stream), inner, params);
 }
 
 }  // namespace delink::cpu

@@ -6,20 +6,19 @@ namespace delink::cpu {
 namespace {
 
 // kMomentum: there is a plane m.
-template <typename T, typename W, bool kMomentum>
+template <typename T, bool kMomentum>
 struct SgdBody {
-  Target<T, W> target;
   GradientScale<T> clip;
   T* m;
   T momentum, decay, step;
   bool nesterov;
 
-  [[gnu::always_inline]] void Run(int64_t begin, int64_t end,
-                                  const T* g) const {
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end, T* __restrict p,
+                                  const T* __restrict g) const {
     // Copies, which a store through another pointer cannot change.
     const SgdBody b = *this;
     for (int64_t i = begin; i < end; ++i) {
-      const T old = b.target.p[i];
+      const T old = p[i - begin];
       const T gi = b.clip(g[i - begin]) + b.decay * old;
       T direction = gi;
       if constexpr (kMomentum) {
@@ -27,20 +26,19 @@ struct SgdBody {
         b.m[i] = mi;
         direction = b.nesterov ? gi + b.momentum * mi : mi;
       }
-      b.target.Store(i, old + b.step * direction);
+      p[i - begin] = old + b.step * direction;
     }
   }
 };
 
-template <typename T, typename W>
+template <typename T>
 struct LionBody {
-  Target<T, W> target;
   GradientScale<T> clip;
   T* m;
   T beta1, rest1, beta2, rest2, shrink, step;
 
-  [[gnu::always_inline]] void Run(int64_t begin, int64_t end,
-                                  const T* g) const {
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end, T* __restrict p,
+                                  const T* __restrict g) const {
     const LionBody b = *this;
     for (int64_t i = begin; i < end; ++i) {
       const T gi = b.clip(g[i - begin]);
@@ -48,36 +46,24 @@ struct LionBody {
       const T way = mi * b.beta1 + gi * b.rest1;
       b.m[i] = mi * b.beta2 + gi * b.rest2;
       const T size = way > 0 ? b.step : way < 0 ? -b.step : T{0};
-      b.target.Store(i, b.target.p[i] * b.shrink + size);
+      p[i - begin] = p[i - begin] * b.shrink + size;
     }
   }
 };
-
-// body over all elements, with their gradient.
-template <typename T, typename Body>
-void RunUpdate(Stream& stream, const Body& body, const UpdatedParams& params) {
-  RunElements(stream,
-              WithGradient<T, Body>{.inner = body,
-                                    .gradient = {params.g, params.bf16_g}},
-              params.n);
-}
 
 template <typename T, bool kMomentum>
 void RunSgd(Stream& stream, const SgdArgs& a) {
   const UpdatedParams& params = a.params;
   const UpdateControl& control = *params.control;
-  WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
-    RunUpdate<T>(stream,
-                 SgdBody<T, W, kMomentum>{
-                     .target = target,
-                     .clip = GradientScale<T>(control),
-                     .m = static_cast<T*>(a.m),
-                     .momentum = static_cast<T>(a.momentum),
-                     .decay = static_cast<T>(params.decay),
-                     .step = static_cast<T>(-(control.lr * params.lr_scale)),
-                     .nesterov = a.nesterov},
-                 params);
-  });
+  RunUpdate<T>(stream,
+               SgdBody<T, kMomentum>{
+                   .clip = GradientScale<T>(control),
+                   .m = static_cast<T*>(a.m),
+                   .momentum = static_cast<T>(a.momentum),
+                   .decay = static_cast<T>(params.decay),
+                   .step = static_cast<T>(-(control.lr * params.lr_scale)),
+                   .nesterov = a.nesterov},
+               params);
 }
 
 }  // namespace
@@ -98,19 +84,16 @@ void Lion(Stream& stream, const LionArgs& a) {
   const UpdateControl& control = *params.control;
   if (control.skip != 0) return;
   const double lr = control.lr * params.lr_scale;
-  WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
-    RunUpdate<T>(stream,
-                 LionBody<T, W>{.target = target,
-                                .clip = GradientScale<T>(control),
-                                .m = static_cast<T*>(a.m),
-                                .beta1 = static_cast<T>(a.beta1),
-                                .rest1 = static_cast<T>(1 - a.beta1),
-                                .beta2 = static_cast<T>(a.beta2),
-                                .rest2 = static_cast<T>(1 - a.beta2),
-                                .shrink = static_cast<T>(1 - lr * params.decay),
-                                .step = static_cast<T>(-lr)},
-                 params);
-  });
+  RunUpdate<T>(stream,
+               LionBody<T>{.clip = GradientScale<T>(control),
+                           .m = static_cast<T*>(a.m),
+                           .beta1 = static_cast<T>(a.beta1),
+                           .rest1 = static_cast<T>(1 - a.beta1),
+                           .beta2 = static_cast<T>(a.beta2),
+                           .rest2 = static_cast<T>(1 - a.beta2),
+                           .shrink = static_cast<T>(1 - lr * params.decay),
+                           .step = static_cast<T>(-lr)},
+               params);
 }
 
 DELINK_OPTIM_INSTANTIATE(Sgd, SgdArgs);

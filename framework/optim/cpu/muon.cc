@@ -63,16 +63,16 @@ struct ScaleAddBody {
   }
 };
 
-template <typename T, typename W, typename X>
+template <typename T, typename X>
 struct StepBody {
-  Target<T, W> target;
   const X* x;
   T shrink, step;
 
-  [[gnu::always_inline]] void operator()(int64_t begin, int64_t end) const {
+  [[gnu::always_inline]] void Run(int64_t begin, int64_t end, T* __restrict p,
+                                  const T*) const {
     const StepBody b = *this;
     for (int64_t i = begin; i < end; ++i) {
-      b.target.Store(i, b.target.p[i] * b.shrink + b.step * T{b.x[i]});
+      p[i - begin] = p[i - begin] * b.shrink + b.step * T{b.x[i]};
     }
   }
 };
@@ -135,19 +135,17 @@ void ScaleAdd(Stream& stream, const ScaleAddArgs& a) {
 
 template <typename T>
 void MuonStep(Stream& stream, const MuonStepArgs& a) {
-  const UpdatedParams& params = a.params;
+  UpdatedParams params = a.params;
   if (params.control->skip != 0) return;
+  params.g = nullptr;
+  params.bf16_g = false;
   const double lr = params.control->lr * params.lr_scale;
-  WithTarget<T>(params, [&]<typename W>(const Target<T, W>& target) {
-    WithType<T>(a.narrow, [&]<typename X>(X*) {
-      RunElements(
-          stream,
-          StepBody<T, W, X>{.target = target,
-                            .x = static_cast<const X*>(a.x),
-                            .shrink = static_cast<T>(1 - lr * params.decay),
-                            .step = static_cast<T>(-(lr * a.factor))},
-          params.n);
-    });
+  WithType<T>(a.narrow, [&]<typename X>(X*) {
+    RunUpdate<T>(stream,
+                 StepBody<T, X>{.x = static_cast<const X*>(a.x),
+                                .shrink = static_cast<T>(1 - lr * params.decay),
+                                .step = static_cast<T>(-(lr * a.factor))},
+                 params);
   });
 }
 

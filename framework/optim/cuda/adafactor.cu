@@ -53,19 +53,22 @@ void AdafactorTotals(Stream& stream, const AdafactorArgs& a) {
 
 void AdafactorStep(Stream& stream, const AdafactorArgs& a) {
   const AdafactorPlan plan = PlanOf(a);
-  const WholeMaster master = MasterOf(a.params);
   Launch(StepSizeKernel, dim3(1), dim3(kWarp), 0, stream, plan);
-  const bool aligned =
-      MasterAligned(a.params) && GradientAligned({a.params.g, a.params.bf16_g});
-  if (a.columns == 0) {
-    RunElements(stream, VectorStepRule{.plan = plan, .master = master},
-                a.params.n, aligned && Aligned(a.v, 16));
-    return;
-  }
-  const bool packed = aligned && Aligned(a.column, 16) && a.columns % 4 == 0;
-  Launch(packed ? &MatrixStepKernel<4> : &MatrixStepKernel<1>,
-         dim3(static_cast<unsigned>(a.rows)), dim3(kRowThreads), 0, stream,
-         plan, master);
+  const bool gradient_aligned = GradientAligned({a.params.g, a.params.bf16_g});
+  WithMaster(a.params, [&]<typename Master>(const Master& master,
+                                            bool aligned) {
+    aligned = aligned && gradient_aligned;
+    if (a.columns == 0) {
+      RunElements(stream,
+                  VectorStepRule<Master>{.plan = plan, .master = master},
+                  a.params.n, aligned && Aligned(a.v, 16));
+      return;
+    }
+    const bool packed = aligned && Aligned(a.column, 16) && a.columns % 4 == 0;
+    Launch(packed ? &MatrixStepKernel<4, Master> : &MatrixStepKernel<1, Master>,
+           dim3(static_cast<unsigned>(a.rows)), dim3(kRowThreads), 0, stream,
+           plan, master);
+  });
 }
 
 }  // namespace delink::cuda

@@ -221,9 +221,9 @@ struct AdafactorStep {
 
 // One block a row; a thread takes kSize neighbours at a time, and kSize divides
 // the columns.
-template <int kSize>
+template <int kSize, typename Master>
 __global__ void __launch_bounds__(kRowThreads)
-    MatrixStepKernel(AdafactorPlan plan, WholeMaster master) {
+    MatrixStepKernel(AdafactorPlan plan, Master master) {
   const AdafactorArgs& a = plan.args;
   if (a.params.control->skip != 0) return;
   const AdafactorStep update(a);
@@ -247,9 +247,10 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
+template <typename Master>
 struct VectorStepRule {
   AdafactorPlan plan;
-  WholeMaster master;
+  Master master;
 
   __device__ bool Skips() const { return plan.args.params.control->skip != 0; }
   template <int kSize>

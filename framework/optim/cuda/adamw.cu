@@ -79,21 +79,9 @@ void Update(Stream& stream, const AdamWArgs& a, const Master& master,
 }  // namespace
 
 void AdamW(Stream& stream, const AdamWArgs& a) {
-  auto* const w = static_cast<uint16_t*>(a.w);
-  switch (a.master) {
-    case MasterForm::kWhole: {
-      const WholeMaster master = {.p = static_cast<float*>(a.p), .w = w};
-      return Update(stream, a, master, Aligned(a.p, 16) && Aligned(w, 8));
-    }
-    case MasterForm::kSplit: {
-      const HalvesMaster master = {.w = w, .low = a.low};
-      return Update(stream, a, master, Aligned(w, 8) && Aligned(a.low, 8));
-    }
-    case MasterForm::kNone: {
-      const NoMaster master = {.w = w, .key = a.key, .numbers = a.numbers};
-      return Update(stream, a, master, Aligned(w, 8));
-    }
-  }
+  WithMaster(a, [&](const auto& master, bool aligned) {
+    Update(stream, a, master, aligned);
+  });
 }
 
 }  // namespace delink::cuda

@@ -53,8 +53,9 @@ __global__ void __launch_bounds__(kElementThreads)
   }
 }
 
+template <typename Master>
 struct SgdRule {
-  WholeMaster master;
+  Master master;
   Gradient g;
   float* m;  // may be null
   const UpdateControl* control;
@@ -87,8 +88,9 @@ struct SgdRule {
   }
 };
 
+template <typename Master>
 struct LionRule {
-  WholeMaster master;
+  Master master;
   Gradient g;
   float* m;
   const UpdateControl* control;

@@ -30,14 +30,15 @@ void Combine(Stream& stream, const ScaleAddArgs& a) {
 template <typename X>
 void Step(Stream& stream, const MuonStepArgs& a) {
   const UpdatedParams& params = a.params;
-  const MuonStepRule<X> rule = {.master = MasterOf(params),
-                                .x = static_cast<const X*>(a.x),
-                                .control = params.control,
-                                .lr_scale = params.lr_scale,
-                                .decay = params.decay,
-                                .factor = a.factor};
-  RunElements(stream, rule, params.n,
-              MasterAligned(params) && AlignedX(rule.x));
+  WithMaster(params, [&]<typename Master>(const Master& master, bool aligned) {
+    const MuonStepRule<Master, X> rule = {.master = master,
+                                          .x = static_cast<const X*>(a.x),
+                                          .control = params.control,
+                                          .lr_scale = params.lr_scale,
+                                          .decay = params.decay,
+                                          .factor = a.factor};
+    RunElements(stream, rule, params.n, aligned && AlignedX(rule.x));
+  });
 }
 
 }  // namespace

@@ -103,9 +103,9 @@ struct ScaleAddRule {
   }
 };
 
-template <typename X>
+template <typename Master, typename X>
 struct MuonStepRule {
-  WholeMaster master;
+  Master master;
   const X* x;
   const UpdateControl* control;
   double lr_scale, decay, factor;

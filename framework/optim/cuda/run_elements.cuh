@@ -9,13 +9,22 @@ inline bool Aligned(const void* address, uintptr_t bytes) {
   return reinterpret_cast<uintptr_t>(address) % bytes == 0;
 }
 
-inline WholeMaster MasterOf(const UpdatedParams& params) {
-  return {.p = static_cast<float*>(params.p),
-          .w = static_cast<uint16_t*>(params.w)};
-}
-// Whether four neighbours are aligned.
-inline bool MasterAligned(const UpdatedParams& params) {
-  return Aligned(params.p, 16) && Aligned(params.w, 8);
+// run(master, aligned), with one of masters.cuh for AdamW's arguments or
+// UpdatedParams. `aligned`: four neighbours are.
+template <typename Args, typename Run>
+void WithMaster(const Args& a, const Run& run) {
+  auto* const w = static_cast<uint16_t*>(a.w);
+  switch (a.master) {
+    case MasterForm::kWhole:
+      return run(WholeMaster{.p = static_cast<float*>(a.p), .w = w},
+                 Aligned(a.p, 16) && Aligned(w, 8));
+    case MasterForm::kSplit:
+      return run(HalvesMaster{.w = w, .low = a.low},
+                 Aligned(w, 8) && Aligned(a.low, 8));
+    case MasterForm::kNone:
+      return run(NoMaster{.w = w, .key = a.key, .numbers = a.numbers},
+                 Aligned(w, 8));
+  }
 }
 
 inline bool GradientAligned(const Gradient& gradient) {

@@ -89,19 +89,12 @@ double RatioOf(const OptimizerConfig& c) {
   return c.lr > 0 ? *c.adamw_lr / c.lr : 1;
 }
 
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
-    const Recipe& recipe, const ParamRegistry& registry) {
+std::unique_ptr<SlabOptimizer> MakeOf(const OptimizerConfig& c,
+                                      ParamRules rules) {
   using Kind = OptimizerConfig::Kind;
-  const OptimizerConfig& c = recipe.optimizer;
-  DELINK_ASSIGN_OR_RETURN(ParamRules rules, RulesOf(recipe, registry));
   switch (c.kind) {
     case Kind::kAdamW:
-      return NewAdamW({.eps = *c.eps,
-                       .moments = *c.moments,
-                       .seed = static_cast<uint64_t>(recipe.run.seed)},
-                      std::move(rules));
+      return NewAdamW({.eps = *c.eps, .moments = *c.moments}, std::move(rules));
     case Kind::kSgd:
       return NewSgd({.has_momentum = c.has_momentum(), .nesterov = *c.nesterov},
                     std::move(rules));
@@ -119,6 +112,17 @@ absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
   }
   DELINK_CHECK(false) << "no such optimizer";
   return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
+    const Recipe& recipe, const ParamRegistry& registry) {
+  DELINK_ASSIGN_OR_RETURN(ParamRules rules, RulesOf(recipe, registry));
+  std::unique_ptr<SlabOptimizer> made =
+      MakeOf(recipe.optimizer, std::move(rules));
+  made->set_seed(static_cast<uint64_t>(recipe.run.seed));
+  return made;
 }
 
 absl::Status CheckGroups(const RunEnv& env, size_t stage,

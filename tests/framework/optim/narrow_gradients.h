@@ -32,20 +32,28 @@ inline std::vector<NarrowKind> NarrowKinds() {
   static constexpr Hyper kHyper = {
       .decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .momentum = 0.9};
   const auto rules = [] { return ParamRules(kHyper); };
-  std::vector<NarrowKind> kinds = {
-      {"sgd", [=] { return NewSgd({.nesterov = true}, rules()); }},
-      {"sgd without momentum",
-       [=] { return NewSgd({.has_momentum = false}, rules()); }},
-      {"lion", [=] { return NewLion(rules()); }},
-      {"adafactor", [=] { return NewAdafactor({}, rules()); }},
-      {"muon", [=] { return NewMuon({}, rules(), MultiplyMatrices); }}};
+  std::vector<NarrowKind> kinds;
   for (const MasterForm master :
        {MasterForm::kWhole, MasterForm::kSplit, MasterForm::kNone}) {
+    const std::string with =
+        ", master " + std::to_string(static_cast<int>(master));
+    kinds.push_back({"sgd" + with,
+                     [=] { return NewSgd({.nesterov = true}, rules()); },
+                     master});
+    kinds.push_back({"sgd without momentum" + with,
+                     [=] { return NewSgd({.has_momentum = false}, rules()); },
+                     master});
+    kinds.push_back({"lion" + with, [=] { return NewLion(rules()); }, master});
+    kinds.push_back({"adafactor" + with,
+                     [=] { return NewAdafactor({}, rules()); }, master});
+    kinds.push_back({"muon" + with,
+                     [=] { return NewMuon({}, rules(), MultiplyMatrices); },
+                     master});
     for (const StateStorage moments :
          {StateStorage::kExact, StateStorage::kBF16, StateStorage::kBlock8}) {
       kinds.push_back(
-          {"adamw, master " + std::to_string(static_cast<int>(master)) +
-               ", moments " + std::to_string(static_cast<int>(moments)),
+          {"adamw" + with + ", moments " +
+               std::to_string(static_cast<int>(moments)),
            [=] { return NewAdamW({.moments = moments, .seed = 5}, rules()); },
            master});
     }
@@ -173,6 +181,29 @@ inline void ExpectNarrowAsWide(Device& device) {
     }
     EXPECT_NE(narrow.Values(), before);
     EXPECT_EQ(narrow.norms(), wide.norms());
+  }
+}
+
+// Parameters and state after two updates have the bits that they have on the
+// CPU. (Products of matrices may be summed in another order, so not Muon's.)
+inline void ExpectTheBitsOfTheCpu(Device& device) {
+  const std::unique_ptr<Device> cpu = NewCpuDevice();
+  constexpr UpdateControl kControl = {
+      .lr = 0.01, .clip_value = 0.9, .clip_factor = 0.3};
+  for (const NarrowKind& kind : NarrowKinds()) {
+    if (kind.name.starts_with("muon")) continue;
+    SCOPED_TRACE(kind.name);
+    NarrowRun here(device, kind, true), there(*cpu, kind, true);
+    for (int64_t update = 1; update <= 2; ++update) {
+      here.Step(kControl, update);
+      there.Step(kControl, update);
+    }
+    const auto actual = here.Values(), expected = there.Values();
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(SameBits(actual[i].second, expected[i].second))
+          << expected[i].first;
+    }
   }
 }
 

@@ -10,5 +10,9 @@ TEST_F(NarrowGradientsCuda, UpdateAsTheSameNumbersInF32) {
   ExpectNarrowAsWide(*device_);
 }
 
+TEST_F(NarrowGradientsCuda, UpdateAsOnTheCpu) {
+  ExpectTheBitsOfTheCpu(*device_);
+}
+
 }  // namespace
 }  // namespace delink::testing::narrow_gradients_cuda_test

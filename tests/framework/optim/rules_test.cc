@@ -35,13 +35,15 @@ class RulesTest : public ::testing::TestWithParam<OptimizerKind> {
   RulesTest() { testing::DeclareToy(registry_, kBlocks, kWidth); }
 
   std::unique_ptr<ParamStore> Store(DType dtype = DType::kF32, int rank = 0,
-                                    int ranks = 1) {
+                                    int ranks = 1,
+                                    MasterForm master = MasterForm::kWhole) {
     auto store = MakeStore(*device_, registry_, kBlocks, {}, ranks > 1 ? 1 : 0,
                            {.dtype = dtype,
                             .rank = rank,
                             .ranks = ranks,
                             .states = optimizer_->states(),
-                            .whole_tensors = optimizer_->whole_tensors()});
+                            .whole_tensors = optimizer_->whole_tensors(),
+                            .master = master});
     store->InitWeights(1);
     scratch_.resize(static_cast<size_t>(optimizer_->ScratchBytes(*store)));
     optimizer_->set_scratch(scratch_.data());
@@ -57,6 +59,14 @@ class RulesTest : public ::testing::TestWithParam<OptimizerKind> {
                           static_cast<uint64_t>(i)));
     });
     optimizer_->Update(*device_->NewStream(), store, slab, &control, t);
+  }
+
+  static std::vector<float> Weights(const ParamStore& store, int slab) {
+    if (store.dtype(Plane::kWeight) == DType::kF32) {
+      return Read<float>(store, slab, Plane::kWeight);
+    }
+    const auto weights = Read<BFloat16>(store, slab, Plane::kWeight);
+    return {weights.begin(), weights.end()};
   }
 
   std::vector<float> State(const ParamStore& store, int slab, int state,
@@ -115,30 +125,96 @@ TEST_P(RulesTest, SkippingChangesNothing) {
 
 TEST_P(RulesTest, RanksUpdateTheBitsOfTheWholeBetweenThem) {
   const UpdateControl control = {.lr = 0.01, .clip_factor = 0.3};
-  for (const char* name : kSlabs) {
-    const auto whole = Store();
-    const int slab = SlabNamed(*whole, name);
-    const auto start = Read<float>(*whole, slab, Plane::kWeight);
-    for (int64_t t = 1; t <= 3; ++t) Step(*whole, slab, t, control);
-    const auto expected = Read<float>(*whole, slab, Plane::kWeight);
-    for (const int ranks : {2, 3}) {
-      std::vector<int> updated(start.size(), 0);
-      for (int rank = 0; rank < ranks; ++rank) {
-        const auto shard = Store(DType::kF32, rank, ranks);
-        for (int64_t t = 1; t <= 3; ++t) Step(*shard, slab, t, control);
-        const Range own = shard->owned(slab);
-        const auto weight = Read<float>(*shard, slab, Plane::kWeight);
-        for (int64_t i = 0; i < static_cast<int64_t>(start.size()); ++i) {
-          const auto at = static_cast<size_t>(i);
-          const bool mine = i >= own.begin && i < own.end;
-          updated[at] += mine ? 1 : 0;
-          ASSERT_EQ(weight[at], mine ? expected[at] : start[at])
-              << name << " element " << i << ", rank " << rank << " of "
-              << ranks;
+  struct Form {
+    DType dtype = DType::kF32;
+    MasterForm master = MasterForm::kWhole;
+  };
+  for (const auto& [dtype, master] :
+       {Form{}, Form{DType::kBF16, MasterForm::kSplit},
+        Form{DType::kBF16, MasterForm::kNone}}) {
+    for (const char* name : kSlabs) {
+      const auto whole = Store(dtype, 0, 1, master);
+      const int slab = SlabNamed(*whole, name);
+      const auto start = Weights(*whole, slab);
+      for (int64_t t = 1; t <= 3; ++t) Step(*whole, slab, t, control);
+      const auto expected = Weights(*whole, slab);
+      for (const int ranks : {2, 3}) {
+        std::vector<int> updated(start.size(), 0);
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto shard = Store(dtype, rank, ranks, master);
+          for (int64_t t = 1; t <= 3; ++t) Step(*shard, slab, t, control);
+          const Range own = shard->owned(slab);
+          const auto weight = Weights(*shard, slab);
+          for (int64_t i = 0; i < static_cast<int64_t>(start.size()); ++i) {
+            const auto at = static_cast<size_t>(i);
+            const bool mine = i >= own.begin && i < own.end;
+            updated[at] += mine ? 1 : 0;
+            ASSERT_EQ(weight[at], mine ? expected[at] : start[at])
+                << name << " element " << i << ", rank " << rank << " of "
+                << ranks << ", master " << static_cast<int>(master);
+          }
         }
+        EXPECT_EQ(updated, std::vector<int>(start.size(), 1));
       }
-      EXPECT_EQ(updated, std::vector<int>(start.size(), 1));
     }
+  }
+}
+
+TEST_P(RulesTest, ASplitMasterHasTheBitsOfAWholeOne) {
+  const UpdateControl control = {.lr = 0.01, .clip_factor = 0.3};
+  const auto whole = Store(DType::kBF16);
+  const auto split = Store(DType::kBF16, 0, 1, MasterForm::kSplit);
+  for (const char* name : kSlabs) {
+    const int slab = SlabNamed(*whole, name);
+    for (int64_t t = 1; t <= 5; ++t) {
+      Step(*whole, slab, t, control);
+      Step(*split, slab, t, control);
+    }
+    const auto upper = Read<BFloat16>(*split, slab, Plane::kWeight);
+    const auto lower = Read<uint16_t>(*split, slab, Plane::kLow);
+    std::vector<float> master;
+    for (size_t i = 0; i < upper.size(); ++i) {
+      master.push_back(SplitMaster{upper[i].bits, lower[i]}.Value());
+    }
+    EXPECT_EQ(master, Read<float>(*whole, slab, Plane::kMaster)) << name;
+    EXPECT_EQ(States(*split, slab), States(*whole, slab)) << name;
+  }
+}
+
+TEST_P(RulesTest, WithoutAMasterWeightsAreRoundedByNameAndPosition) {
+  const UpdateControl control = {.lr = 0.01, .clip_factor = 0.3};
+  const auto whole = Store(DType::kBF16);
+  const auto none = Store(DType::kBF16, 0, 1, MasterForm::kNone);
+  for (const char* name : kSlabs) {
+    const int slab = SlabNamed(*whole, name);
+    const auto start = Weights(*none, slab);
+    Write<float>(*whole, slab, Plane::kMaster,
+                 [&](int64_t i) { return At(start, i); });
+    constexpr int64_t kUpdate = 3;
+    Step(*whole, slab, kUpdate, control);
+    Step(*none, slab, kUpdate, control);
+    const auto exact = Read<float>(*whole, slab, Plane::kMaster);
+    const auto weights = Read<BFloat16>(*none, slab, Plane::kWeight);
+    int64_t apart = 0;
+    for (const SlabParam& param : none->slab(slab).params) {
+      const std::string& decl = registry_.decl(param.decl).name;
+      const RngKey key =
+          Fold(Fold(Fold(KeyFromSeed(1), "rounding"), std::string_view(decl)),
+               static_cast<uint64_t>(kUpdate));
+      for (int64_t i = 0; i < param.elements; ++i) {
+        const auto k = static_cast<uint64_t>(i);
+        const uint32_t word = Philox(key, k / 8, 0)[k % 8 / 2];
+        const auto random =
+            static_cast<uint16_t>(k % 2 == 0 ? word : word >> 16);
+        const float value = At(exact, param.offset + i);
+        ASSERT_EQ(At(weights, param.offset + i).bits,
+                  RoundStochastically(value, random))
+            << decl << " element " << i;
+        apart += BFloat16(value).bits != At(weights, param.offset + i).bits;
+      }
+    }
+    EXPECT_GT(apart, 0) << name;
+    EXPECT_EQ(States(*none, slab), States(*whole, slab)) << name;
   }
 }
 

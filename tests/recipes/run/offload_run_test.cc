@@ -139,9 +139,7 @@ const std::vector<std::string> kOfOffload = {
     "resident", "weights",     "gradients", "state",
     "update",   "activations", "rows"};
 
-const std::vector<std::string> kAdamW = {"adamw", "adamw bf16", "adamw 8bit"};
 const std::vector<Rule> kRules = {
-    {"precision", {"split", "none"}, "optimizer", kAdamW},
     {"ranks", {"1 1 2 1", "1 1 2 2", "2 1 2 1"}, "order", {"micro_batch"}},
     // One key or value head cannot be cut.
     {"model",

@@ -131,7 +131,6 @@ const std::vector<Rule> kRules = {
     {"share", {"none"}, "tied", {"false"}},
     {"precision", {"fp32"}, "master", {"fp32"}},
     {"precision", {"fp32"}, "gradients", {"fp32"}},
-    {"optimizer", kNotAdamW, "master", {"fp32"}},
     {"optimizer", kNotAdamW, "moments", {"fp32"}},
     {"ranks", {"1"}, "zero", {"0"}},
     {"ranks", {"2"}, "micro_batch", {"1", "2", "4"}},
