@@ -72,7 +72,7 @@ def train():
     os.makedirs(f"{folder}/recipes")
     for recipe in glob.glob(f"{ROOT}/recipes/quickstart_*.toml"):
       with open(recipe, encoding="utf-8") as file:
-        text, found = re.subn(r"^steps( +)= 3600\b", r"steps\1= 10", file.read(),
+        text, found = re.subn(r"^steps( +)= \d+\b", r"steps\1= 10", file.read(),
                               flags=re.M)
       assert found == 1, recipe
       with open(f"{folder}/recipes/{os.path.basename(recipe)}", "w",

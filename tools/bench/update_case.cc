@@ -9,6 +9,7 @@
 #include "framework/device/cpu/pooled_stream.h"
 #include "framework/module/state_layout.h"
 #include "framework/optim/cpu/by_instructions.h"
+#include "framework/optim/cpu/masters.h"
 #include "framework/optim/cpu/traffic.h"
 #include "framework/optim/find_kernels.h"
 #include "framework/tensor/block8.h"
