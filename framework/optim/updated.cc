@@ -1,6 +1,7 @@
 #include "framework/optim/updated.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string_view>
 
 #include "framework/base/check.h"
