@@ -12,7 +12,7 @@ Installs what is missing, builds the program and trains a narrow GPT of eight
 layers on the bytes of a text, on two processes: once by Pseudo-to-Real, with
 one layer for the first quarter of the tokens, and once from scratch. Prints
 some text of each and a table of losses, seconds and memory, and draws both runs
-in one HTML file. Takes about eight minutes on two idle cores the first time;
+in one HTML file. Takes about six minutes on two fast idle cores the first time;
 later runs reuse build and corpus.
 
   --corpus FILE   text to train on, plain or gzipped, or a folder of such files
@@ -163,12 +163,12 @@ table() {
   }' || { echo "quickstart.sh: the models learnt too little" >&2; exit 1; }
 }
 
-heading "packages" "about 8 minutes remain on two idle cores"
+heading "packages" "about 6 minutes remain on two fast idle cores"
 needs=()
 [[ -n $corpus ]] || needs=(--quickstart)
 tools/install_deps.sh "${needs[@]}"
 
-heading "build" "about 7 minutes remain, 4 of them to build"
+heading "build" "about 6 minutes remain, 3 of them to build"
 cuda=()
 if ! has_gpu && ! asked_for_cuda; then
   cuda=(-DDELINK_CUDA=OFF)
@@ -180,12 +180,12 @@ cmake --preset program --log-level=WARNING -DDELINK_SIMD_TARGETS=NATIVE \
   "${cuda[@]}" >/dev/null
 cmake --build --preset program --target delink
 
-heading "corpus" "about 4 minutes remain"
+heading "corpus" "about 3 minutes remain"
 mkdir -p "$out"
 out=$(realpath "$out")
 build_corpus
 
-heading "pseudo to real" "about 4 minutes remain"
+heading "pseudo to real" "about 3 minutes remain"
 train p2r
 # The time of the first run, plus what its early layer saved.
 heading "from scratch" \
