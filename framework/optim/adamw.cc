@@ -13,9 +13,7 @@ namespace {
 class AdamW final : public SlabOptimizer {
  public:
   AdamW(const AdamWConfig& config, ParamRules rules)
-      : config_(config), rules_(std::move(rules)) {
-    set_seed(config.seed);
-  }
+      : config_(config), rules_(std::move(rules)) {}
 
   std::vector<StateSpec> states() const override {
     std::vector<StateSpec> specs = TwoMoments();

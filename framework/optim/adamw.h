@@ -18,7 +18,6 @@
 // formula.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 
 #include "framework/optim/param_rules.h"
@@ -31,7 +30,6 @@ struct AdamWConfig {
   double eps = 1e-8;
   double decay = 0.1;
   StateStorage moments = StateStorage::kExact;
-  uint64_t seed = 1;  // of stochastic rounding
 };
 
 // The same for all parameters; or with `rules`, which replace beta1, beta2 and

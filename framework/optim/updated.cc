@@ -149,7 +149,6 @@ std::vector<UpdatedPart> PartsOf(const ParamStore& store, int slab,
     for (const NumberedRange& at :
          NumbersOf(store.local(slab), p, store.registry(), range,
                    together || blocks)) {
-      DELINK_CHECK(CanRound(at.numbers)) << name;
       const UpdateRun part{.begin = offset + at.range.begin,
                            .end = offset + at.range.end,
                            .hyper = run.hyper};

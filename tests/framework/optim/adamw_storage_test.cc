@@ -47,7 +47,8 @@ class AdamWStorageTest : public ::testing::Test {
   // A store after some updates by gradients that are functions of their place.
   std::unique_ptr<ParamStore> Updated(const Way& way, int rank = 0,
                                       int ranks = 1, uint64_t seed = 1) {
-    const auto adamw = NewAdamW({.moments = way.moments, .seed = seed});
+    const auto adamw = NewAdamW({.moments = way.moments});
+    adamw->set_seed(seed);
     auto store = MakeStore(*device_, registry_, kBlocks, {}, 1,
                            {.dtype = way.dtype,
                             .rank = rank,

@@ -51,11 +51,10 @@ inline std::vector<NarrowKind> NarrowKinds() {
                      master});
     for (const StateStorage moments :
          {StateStorage::kExact, StateStorage::kBF16, StateStorage::kBlock8}) {
-      kinds.push_back(
-          {"adamw" + with + ", moments " +
-               std::to_string(static_cast<int>(moments)),
-           [=] { return NewAdamW({.moments = moments, .seed = 5}, rules()); },
-           master});
+      kinds.push_back({"adamw" + with + ", moments " +
+                           std::to_string(static_cast<int>(moments)),
+                       [=] { return NewAdamW({.moments = moments}, rules()); },
+                       master});
     }
   }
   return kinds;
