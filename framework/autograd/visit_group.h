@@ -1,6 +1,7 @@
 // Ranks that work on the same visit, each on its part: of the layer's weights
-// (tensor parallelism) or of its tokens (context parallelism). Ops exchange
-// data with the other ranks through a VisitGroup, as part of the visit.
+// (tensor parallelism), of its tokens (context parallelism) or of its experts.
+// Ops exchange data with the other ranks through a VisitGroup, as part of the
+// visit.
 //
 // Contract
 // - Order. All ranks of a group run the same ops on the same shapes, and so ask
@@ -48,6 +49,9 @@ class VisitGroup {
 struct VisitGroups {
   VisitGroup* tensor = nullptr;
   VisitGroup* context = nullptr;
+  // May have ranks of several data places, each with its own samples. A rank
+  // gives its part of the gradient of experts for the tokens of its own.
+  VisitGroup* expert = nullptr;
   // Between products that are cut, each rank of `tensor` has only its own rows
   // of an activation, as [1, B T / size(), D]: piece rank() of size() equal
   // pieces of the [B, T] tokens in order. Without `sequence` all have all rows.

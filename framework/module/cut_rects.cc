@@ -30,20 +30,42 @@ int PiecesOf(const ParamSpec& spec, int64_t count, int ranks) {
   return static_cast<int>(units);
 }
 
-std::vector<Rect> RectsOf(const ParamSpec& spec, int i, int pieces, int ranks) {
-  const Rect whole = WholeOf(spec.shape);
-  if (spec.split == Split::kNone || ranks == 1) return {whole};
+std::set<AxisCut> CutsOf(const ParamSpec& spec, const Mesh& mesh) {
+  std::set<AxisCut> cuts;
+  const auto add = [&cuts](Axis axis, int pieces) {
+    cuts.insert(pieces == 1 ? AxisCut{} : AxisCut{axis, pieces});
+  };
+  if (spec.split == Split::kExpert) {
+    add(Axis::kExpert, mesh.expert);
+    return cuts;
+  }
+  for (const Stack& stack : StacksOf(spec)) {
+    add(Axis::kTensor, PiecesOf(spec, stack.count, mesh.tensor));
+  }
+  return cuts;
+}
+
+std::vector<Rect> RectsOf(const ParamSpec& spec, const Mesh& mesh, AxisCut cut,
+                          int i) {
+  Rect whole = WholeOf(spec.shape);
+  if (spec.split == Split::kExpert) {
+    DELINK_CHECK_EQ(spec.shape[0] % cut.pieces, 0);
+    whole.rows /= cut.pieces;
+    whole.row = i * whole.rows;
+    return {whole};
+  }
+  if (spec.split == Split::kNone || mesh.tensor == 1) return {whole};
   std::vector<Rect> rects;
   for (const Stack& stack : StacksOf(spec)) {
-    if (PiecesOf(spec, stack.count, ranks) != pieces) continue;
-    const Range cut = EvenPiece(stack.count / spec.unit, i, pieces);
+    if (PiecesOf(spec, stack.count, mesh.tensor) != cut.pieces) continue;
+    const Range units = EvenPiece(stack.count / spec.unit, i, cut.pieces);
     Rect rect = whole;
     if (spec.split == Split::kIn) {
-      rect.column = cut.begin * spec.unit;
-      rect.columns = cut.size() * spec.unit;
+      rect.column = units.begin * spec.unit;
+      rect.columns = units.size() * spec.unit;
     } else {
-      rect.row = stack.first + cut.begin * spec.unit;
-      rect.rows = cut.size() * spec.unit;
+      rect.row = stack.first + units.begin * spec.unit;
+      rect.rows = units.size() * spec.unit;
     }
     if (rect.elements() > 0 || spec.split == Split::kIn) rects.push_back(rect);
   }

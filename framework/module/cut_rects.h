@@ -1,12 +1,14 @@
-// How tensor parallelism cuts one parameter, as its ParamSpec says, and the
-// columns of a product with it. Pure functions of the declaration, the rank's
-// place along the tensor axis and the number of places.
+// How one parameter is cut, as its ParamSpec says, and the columns of a product
+// with it. Pure functions of the declaration, the rank's place and the number
+// of places.
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "framework/autograd/column_cut.h"
+#include "framework/module/mesh.h"
 #include "framework/module/param.h"
 #include "framework/module/rect.h"
 
@@ -23,8 +25,13 @@ std::vector<Stack> StacksOf(const ParamSpec& spec);
 // for each rank, or one for each unit if there are fewer units than ranks.
 int PiecesOf(const ParamSpec& spec, int64_t count, int ranks);
 
-// The rectangles that piece `i` of `pieces` has of a parameter.
-std::vector<Rect> RectsOf(const ParamSpec& spec, int i, int pieces, int ranks);
+// The cuts that a mesh makes of a parameter: several if its matrices are cut
+// into unlike numbers of pieces.
+std::set<AxisCut> CutsOf(const ParamSpec& spec, const Mesh& mesh);
+
+// The rectangles of a parameter that piece `i` of one of its cuts has.
+std::vector<Rect> RectsOf(const ParamSpec& spec, const Mesh& mesh, AxisCut cut,
+                          int i);
 
 // For a product with a weight that is Split::kOut: the columns that a place
 // has. Columns of its own come first, then those that other places have too

@@ -75,44 +75,40 @@ int Layout::StageOf(int layer) const {
 }
 
 Layout::Group Layout::MakeGroup(const std::set<int>& stages, int piece,
-                                int pieces) const {
+                                AxisCut cut) const {
   std::vector<int> group;
   for (int rank = 0; rank < ranks(); ++rank) {
     const MeshPlace place = mesh().PlaceOf(rank);
     if (!stages.contains(place[Axis::kPipeline])) continue;
-    if (PieceOf(place, pieces) == piece) group.push_back(rank);
+    if (PieceOf(rank, cut) == piece) group.push_back(rank);
   }
   return std::make_shared<const std::vector<int>>(std::move(group));
 }
 
-// Cuts a slab into local slabs that all places along the tensor axis have, that
-// some have, and that one has.
+// Cuts a slab into local slabs that all places of a stage have, that some have,
+// and that one has.
 void Layout::CutSlab(int logical, Groups& groups) {
   const Slab& whole = At(slabs_, logical);
   std::set<int> stages;
   for (const int layer : whole.layers) stages.insert(StageOf(layer));
-  std::vector<std::set<int>> cuts;  // by parameter: pieces of what it has
-  std::set<int> all;
+  std::vector<std::set<AxisCut>> cuts;  // by parameter
+  std::set<AxisCut> all;
   for (const SlabParam& param : whole.params) {
-    const ParamSpec& spec = registry_->decl(param.decl).spec;
-    std::set<int>& pieces = cuts.emplace_back();
-    for (const Stack& stack : StacksOf(spec)) {
-      pieces.insert(PiecesOf(spec, stack.count, mesh().tensor));
-    }
-    all.insert(pieces.begin(), pieces.end());
+    cuts.push_back(CutsOf(registry_->decl(param.decl).spec, mesh()));
+    all.insert(cuts.back().begin(), cuts.back().end());
   }
   // At most 1024 cells for each way to cut; 2048 in all for three or more ways.
   const int share = (static_cast<int>(all.size()) + 1) / 2;
-  for (const int pieces : all) {
+  for (const AxisCut cut : all) {
     program_slabs_.push_back({.logical = logical,
                               .first = static_cast<int>(local_slabs_.size()),
-                              .pieces = pieces});
-    for (int i = 0; i < pieces; ++i) {
-      LocalSlab local = PieceOfSlab(logical, cuts, i, pieces);
-      local.slab.block = BlockSize(local.slab.elements, pieces * share);
+                              .cut = cut});
+    for (int i = 0; i < cut.pieces; ++i) {
+      LocalSlab local = PieceOfSlab(logical, cuts, i, cut);
+      local.slab.block = BlockSize(local.slab.elements, cut.pieces * share);
       local.first_cell = cells();
-      Group& group = groups[{stages, {i, pieces}}];
-      if (group == nullptr) group = MakeGroup(stages, i, pieces);
+      Group& group = groups[{stages, {i, cut}}];
+      if (group == nullptr) group = MakeGroup(stages, i, cut);
       local.group = group;
       local_slabs_.push_back(std::move(local));
     }
@@ -120,24 +116,26 @@ void Layout::CutSlab(int logical, Groups& groups) {
 }
 
 LocalSlab Layout::PieceOfSlab(int logical,
-                              const std::vector<std::set<int>>& cuts, int i,
-                              int pieces) const {
+                              const std::vector<std::set<AxisCut>>& cuts, int i,
+                              AxisCut cut) const {
   const Slab& whole = At(slabs_, logical);
   LocalSlab local{.logical = logical};
   local.slab = {.name = whole.name,
                 .part = whole.part,
                 .leader = whole.leader,
                 .layers = whole.layers};
-  if (pieces > 1) {
-    local.slab.name +=
-        pieces == mesh().tensor ? ".cut" : ".unit" + std::to_string(i);
+  if (cut.pieces > 1) {
+    local.slab.name += cut.axis == Axis::kExpert ? ".experts"
+                       : cut.pieces == mesh().tensor
+                           ? ".cut"
+                           : ".unit" + std::to_string(i);
   }
   local.program_slab = static_cast<int>(program_slabs_.size()) - 1;
   for (size_t p = 0; p < whole.params.size(); ++p) {
-    if (!cuts[p].contains(pieces)) continue;
+    if (!cuts[p].contains(cut)) continue;
     const int decl = whole.params[p].decl;
     std::vector<Rect> rects =
-        RectsOf(registry_->decl(decl).spec, i, pieces, mesh().tensor);
+        RectsOf(registry_->decl(decl).spec, mesh(), cut, i);
     SlabParam param{.decl = decl, .offset = local.slab.elements};
     for (const Rect& rect : rects) param.elements += rect.elements();
     local.slab.elements += AlignUp(param.elements, kParamAlignment);
@@ -192,7 +190,11 @@ void Layout::PlacePlanes() {
     row.state.sharded = options_.zero >= 1 && local.group->size() > 1;
     if (!row.state.sharded || !IsWhole(local)) continue;
     // The owners of one matrix's pieces gather them along the tensor axis.
-    std::vector<int>& places = At(beside, local.logical);
+    // Experts are whole.
+    std::vector<int> none;
+    const bool experts =
+        At(program_slabs_, local.program_slab).cut.axis == Axis::kExpert;
+    std::vector<int>& places = experts ? none : At(beside, local.logical);
     std::vector<int> fitting;
     std::ranges::set_intersection(*local.group, places,
                                   std::back_inserter(fitting));

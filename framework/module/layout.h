@@ -8,14 +8,14 @@
 //                  sharing, of names and of norms (slab.h)
 //   local slab     the part of a logical slab that a group of ranks has. All
 //                  ranks of the group have the same rectangles of its tensors,
-//                  in the same order. Without tensor parallelism a slab is one
-//                  local slab. With it, the cut parameters are one local slab
-//                  for each place along the tensor axis, and those that are not
-//                  cut (norms) are one more. If there are fewer units than
-//                  places (ParamSpec::unit), several places have the same rows:
-//                  these are one local slab for each set of places
+//                  in the same order. Without tensor and expert parallelism a
+//                  slab is one local slab. With it, the parameters cut along an
+//                  axis are one local slab for each place along it, and those
+//                  that are not cut (norms) are one more. If there are fewer
+//                  units than places (ParamSpec::unit), several places have the
+//                  same rows: these are one local slab for each set of places
 //   program slab   the local slabs into which a logical slab is cut in one way
-//                  along the tensor axis: each place has one of them. Programs
+//                  (AxisCut): each place of a stage has one of them. Programs
 //                  count program slabs, and are the same on all places
 //   owner          each element of a local slab has one owner in the group. A
 //                  rank owns a shard, cut evenly at blocks, or the whole local
@@ -59,12 +59,12 @@ struct LocalSlab {
   std::shared_ptr<const std::vector<int>> group;
 };
 
-// Local slabs [first, first + pieces): place p of n along the tensor axis has
-// number p * pieces / n of them. With 1 piece, all places have the same one.
+// Local slabs [first, first + cut.pieces); which of them a place of a stage has
+// is Mesh::PieceAt.
 struct ProgramSlab {
   int logical = 0;
   int first = 0;
-  int pieces = 1;
+  AxisCut cut;
 };
 
 // `range` counts values of params[index] in the order of the local slab. Splits
@@ -151,7 +151,7 @@ class Layout {
   // The local slab that is this program slab on `rank`, if its stage has it.
   int LocalSlabOf(int program_slab, int rank) const {
     const ProgramSlab& slab = At(program_slabs_, program_slab);
-    return slab.first + PieceOf(mesh().PlaceOf(rank), slab.pieces);
+    return slab.first + PieceOf(rank, slab.cut);
   }
 
   // The local slabs of a logical slab: [begin, end) of local_slabs.
@@ -185,16 +185,17 @@ class Layout {
  private:
   Layout() = default;
   using Group = std::shared_ptr<const std::vector<int>>;
-  // By the stages of the pipeline and (piece, pieces) along the tensor axis.
-  using Groups = std::map<std::pair<std::set<int>, std::pair<int, int>>, Group>;
+  // By the stages of the pipeline, and the piece of a cut.
+  using Groups =
+      std::map<std::pair<std::set<int>, std::pair<int, AxisCut>>, Group>;
 
-  int PieceOf(const MeshPlace& place, int pieces) const {
-    return place[Axis::kTensor] * pieces / mesh().tensor;
+  int PieceOf(int rank, AxisCut cut) const {
+    return mesh().PieceAt(mesh().InStage(mesh().PlaceOf(rank)), cut);
   }
   void CutSlab(int logical, Groups& groups);
-  LocalSlab PieceOfSlab(int logical, const std::vector<std::set<int>>& cuts,
-                        int i, int pieces) const;
-  Group MakeGroup(const std::set<int>& stages, int piece, int pieces) const;
+  LocalSlab PieceOfSlab(int logical, const std::vector<std::set<AxisCut>>& cuts,
+                        int i, AxisCut cut) const;
+  Group MakeGroup(const std::set<int>& stages, int piece, AxisCut cut) const;
   void PlacePlanes();
   bool IsWhole(const LocalSlab& slab) const;
   int StageOf(int layer) const;

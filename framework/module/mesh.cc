@@ -1,8 +1,26 @@
 #include "framework/module/mesh.h"
 
+#include <numeric>
+
 #include "framework/base/check.h"
 
 namespace delink {
+
+const char* ToString(Axis axis) {
+  switch (axis) {
+    case Axis::kTensor:
+      return "tensor";
+    case Axis::kContext:
+      return "context";
+    case Axis::kData:
+      return "data";
+    case Axis::kPipeline:
+      return "pipeline";
+    case Axis::kExpert:
+      break;
+  }
+  return "expert";
+}
 
 int Mesh::along(Axis axis) const {
   switch (axis) {
@@ -13,9 +31,11 @@ int Mesh::along(Axis axis) const {
     case Axis::kData:
       return data;
     case Axis::kPipeline:
+      return pipeline;
+    case Axis::kExpert:
       break;
   }
-  return pipeline;
+  return expert;
 }
 
 MeshPlace Mesh::PlaceOf(int rank) const {
@@ -25,6 +45,7 @@ MeshPlace Mesh::PlaceOf(int rank) const {
     place[axis] = rank % along(axis);
     rank /= along(axis);
   }
+  place[Axis::kExpert] = InStage(place) % expert;
   return place;
 }
 
@@ -38,14 +59,22 @@ int Mesh::RankAt(const MeshPlace& place) const {
   return rank;
 }
 
+int Mesh::PlacesOfVisit(AxisCut cut) const {
+  const int together = tensor * context;
+  return cut.axis == Axis::kExpert ? std::lcm(together, expert) : together;
+}
+
 std::vector<int> Mesh::Group(int rank, Axes axes) const {
+  const bool experts = axes.has(Axis::kExpert);
+  DELINK_CHECK(!experts || axes == Axes{Axis::kExpert});
   const MeshPlace here = PlaceOf(rank);
   std::vector<int> group;
   for (int other = 0; other < ranks(); ++other) {
     const MeshPlace there = PlaceOf(other);
-    bool with = true;
+    bool with = !experts || (here[Axis::kPipeline] == there[Axis::kPipeline] &&
+                             InStage(here) / expert == InStage(there) / expert);
     for (const Axis axis : order) {
-      with = with && (axes.has(axis) || there[axis] == here[axis]);
+      with = with && (experts || axes.has(axis) || there[axis] == here[axis]);
     }
     if (with) group.push_back(other);
   }

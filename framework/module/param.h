@@ -22,9 +22,10 @@ struct Init {
   static Init Normal(double stddev) { return {Kind::kNormal, stddev}; }
 };
 
-// How tensor parallelism may cut a parameter, whatever the number of ranks: by
-// rows (kOut) or by columns (kIn).
-enum class Split : uint8_t { kNone, kOut, kIn };
+// How a parameter may be cut, whatever the number of ranks: by rows (kOut) or
+// by columns (kIn) over the tensor axis; by its first dimension (kExpert) over
+// the expert axis, whose size must divide that dimension.
+enum class Split : uint8_t { kNone, kOut, kIn, kExpert };
 
 struct ParamSpec {
   Shape shape;

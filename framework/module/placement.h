@@ -6,8 +6,8 @@
 // Under ZeRO-1 the state is sharded unless a group is one rank. A slab with
 // tensors that an update must see whole has one owner. These slabs are assigned
 // in order of size, the largest first, each to the rank of its group that has
-// least so far. The pieces of a logical slab go to ranks that differ only along
-// the tensor axis.
+// least so far. The pieces of a logical slab that are cut along the tensor axis
+// go to ranks that differ only along it.
 #pragma once
 
 #include <cstdint>

@@ -4,6 +4,7 @@
 
 #include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/module/cut_rects.h"
 
 namespace delink {
 
@@ -40,20 +41,11 @@ std::vector<SlabOnRank> AlongTensor(const Layout& layout,
 }
 
 bool IsCut(const Layout& layout, int slab, size_t param) {
-  if (layout.mesh().tensor == 1) return false;
   const LocalSlab& local = At(layout.local_slabs(), slab);
-  const ParamDecl& decl = layout.registry().decl(local.slab.params[param].decl);
-  const Rect whole = WholeOf(decl.spec.shape);
-  const Range locals = layout.LocalSlabsOfLogical(local.logical);
-  for (int64_t s = locals.begin; s < locals.end; ++s) {
-    const LocalSlab& other = At(layout.local_slabs(), s);
-    const auto at = std::ranges::find(other.params, local.params[param]);
-    if (at == other.params.end()) continue;
-    const std::vector<Rect>& rects =
-        other.rects[static_cast<size_t>(at - other.params.begin())];
-    if (rects.size() != 1 || rects[0] != whole) return true;
-  }
-  return false;
+  const int decl = local.slab.params[param].decl;
+  return std::ranges::any_of(
+      CutsOf(layout.registry().decl(decl).spec, layout.mesh()),
+      [](AxisCut cut) { return cut.axis == Axis::kTensor && cut.pieces > 1; });
 }
 
 bool Updates(const Layout& layout, const SlabOnRank& at) {

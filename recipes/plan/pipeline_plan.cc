@@ -41,8 +41,7 @@ std::string AlongOf(const Mesh& mesh, const std::vector<int>& group) {
     const bool differs = std::ranges::any_of(
         group, [&](int rank) { return mesh.PlaceOf(rank)[axis] != first; });
     if (!differs) continue;
-    absl::StrAppend(&along, along.empty() ? "" : " x ",
-                    std::string(schema::Word(axis)));
+    absl::StrAppend(&along, along.empty() ? "" : " x ", ToString(axis));
   }
   return along;
 }
@@ -98,10 +97,9 @@ void CountInside(const ImaginedStage& imagined,
     for (const Phase phase : PhasesOf(PassKind::kStep, at)) {
       const VisitExchanges& all = At(layers, at.layer).exchanges;
       for (const VisitExchange& of : At(all, static_cast<int>(phase))) {
-        Count(
-            {"activations", NameOf(of.kind), std::string(schema::Word(of.axis)),
-             layout.mesh().along(of.axis), 1, of.bytes},
-            plan);
+        Count({"activations", NameOf(of.kind), ToString(of.axis),
+               layout.mesh().along(of.axis), 1, of.bytes},
+              plan);
       }
     }
   }

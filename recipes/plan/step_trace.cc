@@ -41,10 +41,7 @@ std::vector<Column> ColumnsOf(const PipelinePlan& plan, const Mesh& mesh) {
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
     const MeshPlace at = mesh.PlaceOf(rank);
     const int stage = at[Axis::kPipeline];
-    const int place =
-        at[Axis::kTensor] +
-        mesh.tensor * (at[Axis::kContext] + mesh.context * at[Axis::kData]);
-    At(At(columns, place), stage) = {
+    At(At(columns, mesh.InStage(at)), stage) = {
         .rank = rank, .program = &At(plan.stages, stage).program};
   }
   return columns;

@@ -32,6 +32,7 @@ ParallelConfig First() {
   const Mesh mesh;
   return {.tensor = 1,
           .context = 1,
+          .expert = 1,
           .pipeline = 1,
           .schedule = PipelineSchedule::k1F1B,
           .chunks = 1,
@@ -42,6 +43,7 @@ ParallelConfig First() {
 void FillIn(const ParallelConfig& before, ParallelConfig& parallel) {
   FillIn(before.tensor, parallel.tensor);
   FillIn(before.context, parallel.context);
+  FillIn(before.expert, parallel.expert);
   FillIn(before.pipeline, parallel.pipeline);
   FillIn(before.schedule, parallel.schedule);
   FillIn(before.tensor_across_nodes, parallel.tensor_across_nodes);

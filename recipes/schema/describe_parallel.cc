@@ -23,17 +23,7 @@ std::string_view Word(PipelineSchedule schedule) {
 }
 
 std::string_view Word(Axis axis) {
-  switch (axis) {
-    case Axis::kTensor:
-      return "tensor";
-    case Axis::kContext:
-      return "context";
-    case Axis::kData:
-      return "data";
-    case Axis::kPipeline:
-      return "pipeline";
-  }
-  return "";
+  return static_cast<int>(axis) < kMeshAxes ? ToString(axis) : "";
 }
 
 namespace {
@@ -61,7 +51,8 @@ void RankOrderKey(Section& s, std::vector<Axis>* order) {
         }
       }
     }
-    if (list == nullptr || axes.size() != kAxes || list->size() != kAxes) {
+    if (list == nullptr || axes.size() != kMeshAxes ||
+        list->size() != kMeshAxes) {
       report.Error(given.source,
                    "expected each of \"tensor\", \"context\", \"data\" and "
                    "\"pipeline\" once, the fastest first");
@@ -162,13 +153,12 @@ void DescribeParallel(Section& s, ParallelConfig& parallel) {
   DescribePipeline(s, parallel);
   RankOrderKey(s, &parallel.rank_order);
   s.Int("expert", &parallel.expert,
-        {.doc = "expert-parallel ranks; only 1 is supported so far",
+        {.doc = "expert-parallel ranks: how many neighbouring ranks of a "
+                "pipeline stage share the experts of each layer. Part of "
+                "data x tensor x context, which it must divide",
+         .when_omitted = "as in the previous stage; in the first `1`",
          .min = 1,
-         .max = kMaxRanks});
-  if (s.complete() && parallel.expert > 1) {
-    s.Error("expert",
-            "expert parallelism comes with a later version; for now only 1");
-  }
+         .max = 512});
 }
 
 }  // namespace delink::schema

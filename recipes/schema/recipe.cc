@@ -22,8 +22,7 @@ std::string Product(const ParallelConfig& parallel) {
   for (const auto& [name, ranks] :
        {std::pair{"data", parallel.data}, std::pair{"tensor", parallel.tensor},
         std::pair{"context", parallel.context},
-        std::pair{"pipeline", parallel.pipeline},
-        std::pair{"expert", parallel.expert}}) {
+        std::pair{"pipeline", parallel.pipeline}}) {
     if (ranks == 1 && name != std::string_view("data")) continue;
     absl::StrAppend(&text, text.empty() ? "" : " x ", name, " ", ranks);
   }
@@ -39,6 +38,21 @@ std::string Either(int64_t below, int64_t above) {
 std::string BatchKey(const Recipe& recipe, size_t i) {
   return recipe.stages[i].batch ? absl::StrFormat("stage[%d].batch", i)
                                 : std::string("data.batch");
+}
+
+absl::Status CheckExpert(const Recipe& recipe, size_t i,
+                         const ParallelConfig& parallel) {
+  const int64_t places = parallel.ranks() / parallel.pipeline;
+  const int64_t expert = parallel.expert;
+  if (places % expert == 0) return absl::OkStatus();
+  const std::string key = absl::StrFormat("stage[%d].parallel.expert", i);
+  return ErrorAt(
+      recipe, key, key,
+      absl::StrFormat("%d does not divide the %d ranks of a pipeline stage "
+                      "(data x tensor x context); use expert %s",
+                      expert, places, Nearest(expert, places, [&](int64_t n) {
+                        return places % n == 0;
+                      })));
 }
 
 absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
@@ -65,7 +79,7 @@ absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
     parallel.data = world_size / one.ranks();
   }
   const int64_t ranks = parallel.ranks();
-  if (ranks == world_size) return absl::OkStatus();
+  if (ranks == world_size) return CheckExpert(recipe, i, parallel);
   const bool others = world_size % (ranks / parallel.data) == 0;
   return ErrorAt(
       recipe, key, subject,
@@ -204,7 +218,8 @@ Mesh MeshOf(const ParallelConfig& parallel) {
   Mesh mesh{.tensor = static_cast<int>(parallel.tensor),
             .context = static_cast<int>(parallel.context),
             .data = static_cast<int>(parallel.data),
-            .pipeline = static_cast<int>(parallel.pipeline)};
+            .pipeline = static_cast<int>(parallel.pipeline),
+            .expert = static_cast<int>(parallel.expert)};
   DELINK_CHECK_EQ(parallel.rank_order.size(), mesh.order.size());
   std::copy(parallel.rank_order.begin(), parallel.rank_order.end(),
             mesh.order.begin());
@@ -214,7 +229,8 @@ Mesh MeshOf(const ParallelConfig& parallel) {
 bool SameMesh(const ParallelConfig& a, const ParallelConfig& b) {
   const bool rows = a.tensor == 1 || a.sequence == b.sequence;
   return a.tensor == b.tensor && a.context == b.context &&
-         a.pipeline == b.pipeline && a.rank_order == b.rank_order && rows;
+         a.pipeline == b.pipeline && a.expert == b.expert &&
+         a.rank_order == b.rank_order && rows;
 }
 
 int64_t SpanSteps(const Span& span, int64_t steps) {

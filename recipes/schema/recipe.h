@@ -72,7 +72,7 @@ struct ParallelConfig {
   // Here and below, 0, nullopt and empty mean omitted until the recipe is
   // complete.
   int64_t tensor = 0, context = 0;
-  int64_t expert = 1;
+  int64_t expert = 0;  // of the ranks of a pipeline stage
   // Stages of the pipeline, the schedule, and chunks of each stage.
   int64_t pipeline = 0;
   std::optional<PipelineSchedule> schedule;
@@ -85,7 +85,7 @@ struct ParallelConfig {
   std::vector<Axis> rank_order;  // every axis, the fastest first
   std::optional<bool> tensor_across_nodes;
 
-  int64_t ranks() const { return data * tensor * context * pipeline * expert; }
+  int64_t ranks() const { return data * tensor * context * pipeline; }
   // Chunks of all pipeline stages together; 1 without a pipeline, whatever
   // `schedule` and `chunks` are.
   int64_t pieces() const { return pipeline > 1 ? pipeline * chunks : 1; }

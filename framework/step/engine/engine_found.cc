@@ -128,11 +128,17 @@ std::unique_ptr<Pending> Engine::Probe(const Pass& pass, const Instruction& at,
 // one's counts.
 bool Engine::CountsTogether(const Pass& pass, int32_t program_slab) const {
   const ProgramShape& shape = pass.program.shape;
-  const MeshPlace place =
-      env_.store->layout().mesh().PlaceOf(env_.store->rank());
-  const int alike = shape.tensor / PiecesOf(shape, program_slab);
-  return ShapeTable(shape).FirstStageOf(program_slab) == pass.program.stage &&
-         place[Axis::kContext] == 0 && place[Axis::kTensor] % alike == 0;
+  if (ShapeTable(shape).FirstStageOf(program_slab) != pass.program.stage) {
+    return false;
+  }
+  const Mesh& mesh = env_.store->layout().mesh();
+  const AxisCut cut = CutOf(shape, program_slab);
+  const int here = mesh.InStage(mesh.PlaceOf(env_.store->rank()));
+  const int together = mesh.PlacesOfVisit(cut);
+  for (int place = here / together * together; place < here; ++place) {
+    if (mesh.PieceAt(place, cut) == mesh.PieceAt(here, cut)) return false;
+  }
+  return true;
 }
 
 std::vector<double> Engine::FoundLosses() {

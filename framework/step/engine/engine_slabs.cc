@@ -13,7 +13,7 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
   if (GroupSize(store, slab) == 1) return nullptr;
   const bool probe = pass.program.kind == PassKind::kProbe;
   StreamCommunicator& group =
-      probe ? groups_->OfDataPlace(slab) : groups_->Of(slab);
+      probe ? groups_->OfMicroBatch(slab) : groups_->Of(slab);
   const int64_t count = store.slab(slab).ShardElements(group.size());
   ClearIdentical(*network_stream_, slab, store.at(slab, Plane::kGradient, 0));
   const DType dtype = store.dtype(Plane::kGradient);

@@ -140,7 +140,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   ProgramShape shape = ShapeOf(layout, options.micro_batches, options.ahead,
                                MayBeLate(*env.optimizer));
   shape.slot_class = SlotClasses(layers, options.recompute);
-  if (shape.tensor > 1 || shape.context > 1) {
+  if (VisitsTogether(shape)) {
     for (const LayerPlan& layer : layers) {
       shape.exchanges.push_back(layer.exchanges);
     }
@@ -161,7 +161,7 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   }
   // Ranks that share a visit may do more work together than one alone: several
   // may have the same keys and values, or unequal numbers of them.
-  const bool alone = shape.tensor == 1 && shape.context == 1;
+  const bool alone = !VisitsTogether(shape);
   e->flops_per_micro_batch_ = FlopsPerMicroBatch(
       plan->Of(PassKind::kStep),
       alone

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/groups.h"
@@ -10,14 +11,22 @@
 namespace delink {
 namespace {
 
-// Those of a group with that data place, and of that stage, if one is given.
-std::vector<int> WithPlace(const Mesh& mesh, const std::vector<int>& group,
-                           int data, int stage = -1) {
+// Those of a slab's group that make its gradient of one micro-batch with
+// `rank`; of its stage alone, or of all.
+std::vector<int> OfOneMicroBatch(const Layout& layout, const LocalSlab& slab,
+                                 int rank, bool stage) {
+  const Mesh& mesh = layout.mesh();
+  const int together =
+      mesh.PlacesOfVisit(At(layout.program_slabs(), slab.program_slab).cut);
+  const MeshPlace here = mesh.PlaceOf(rank);
   std::vector<int> ranks;
-  for (const int rank : group) {
-    const MeshPlace place = mesh.PlaceOf(rank);
-    if (place[Axis::kData] != data) continue;
-    if (stage < 0 || place[Axis::kPipeline] == stage) ranks.push_back(rank);
+  for (const int other : *slab.group) {
+    const MeshPlace there = mesh.PlaceOf(other);
+    if (mesh.InStage(there) / together != mesh.InStage(here) / together) {
+      continue;
+    }
+    if (stage && there[Axis::kPipeline] != here[Axis::kPipeline]) continue;
+    ranks.push_back(other);
   }
   return ranks;
 }
@@ -32,14 +41,12 @@ std::vector<std::vector<int>> GroupsOf(const Layout& layout,
       groups.push_back(ranks);
     }
   };
-  const Mesh& mesh = layout.mesh();
   for (const LocalSlab& slab : layout.local_slabs()) {
     add(*slab.group);
-    for (int data = 0; data < mesh.data; ++data) {
-      if (options.stages) add(WithPlace(mesh, *slab.group, data));
-      for (int stage = 0; options.visits && stage < mesh.pipeline; ++stage) {
-        add(WithPlace(mesh, *slab.group, data, stage));
-      }
+    if (!options.stages && !options.visits) continue;
+    for (const int rank : *slab.group) {
+      if (options.stages) add(OfOneMicroBatch(layout, slab, rank, false));
+      if (options.visits) add(OfOneMicroBatch(layout, slab, rank, true));
     }
   }
   return groups;
@@ -78,18 +85,14 @@ StreamCommunicator& SlabGroups::Of(int slab) const {
   return OfRanks(*store_.local(slab).group);
 }
 
-StreamCommunicator& SlabGroups::OfDataPlace(int slab) const {
-  const Mesh& mesh = store_.layout().mesh();
-  return OfRanks(WithPlace(mesh, *store_.local(slab).group,
-                           mesh.PlaceOf(store_.rank())[Axis::kData]));
+StreamCommunicator& SlabGroups::OfMicroBatch(int slab) const {
+  return OfRanks(OfOneMicroBatch(store_.layout(), store_.local(slab),
+                                 store_.rank(), false));
 }
 
 StreamCommunicator* SlabGroups::OfVisits(int slab) const {
-  const Mesh& mesh = store_.layout().mesh();
-  const MeshPlace place = mesh.PlaceOf(store_.rank());
   const std::vector<int> ranks =
-      WithPlace(mesh, *store_.local(slab).group, place[Axis::kData],
-                place[Axis::kPipeline]);
+      OfOneMicroBatch(store_.layout(), store_.local(slab), store_.rank(), true);
   return ranks.size() == 1 ? nullptr : &OfRanks(ranks);
 }
 

@@ -20,7 +20,7 @@ namespace delink {
 class SlabGroups {
  public:
   struct Options {
-    bool stages = false;  // OfDataPlace will be called
+    bool stages = false;  // OfMicroBatch will be called
     bool visits = false;  // OfVisits will be called
   };
   // Collective over `world`, the ranks of the store's layout. All ranks split
@@ -33,8 +33,10 @@ class SlabGroups {
 
   // By slab of the store. All groups together do one operation at a time.
   StreamCommunicator& Of(int slab) const;
-  // The group's ranks with this rank's data place, which must be several.
-  StreamCommunicator& OfDataPlace(int slab) const;
+  // The group's ranks, of all stages, that together with this one make the
+  // slab's gradient of a micro-batch (Mesh::PlacesOfVisit); they must be
+  // several.
+  StreamCommunicator& OfMicroBatch(int slab) const;
   // Of these the ranks of this rank's stage, which work on the same visits;
   // null if it is alone.
   StreamCommunicator* OfVisits(int slab) const;

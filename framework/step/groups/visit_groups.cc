@@ -97,8 +97,10 @@ absl::Status StepVisitGroups::Make(Axis axis, const Mesh& mesh, Device& device,
     if (own == nullptr) continue;
     groups_.push_back(
         std::make_unique<Group>(*this, axis, device, stream, std::move(own)));
-    (axis == Axis::kTensor ? by_axis_.tensor : by_axis_.context) =
-        groups_.back().get();
+    VisitGroup*& of = axis == Axis::kTensor    ? by_axis_.tensor
+                      : axis == Axis::kContext ? by_axis_.context
+                                               : by_axis_.expert;
+    of = groups_.back().get();
   }
   return absl::OkStatus();
 }
@@ -107,7 +109,7 @@ absl::StatusOr<std::unique_ptr<StepVisitGroups>> StepVisitGroups::Create(
     const Mesh& mesh, Device& device, Stream& stream, Communicator& world) {
   std::unique_ptr<StepVisitGroups> groups(new StepVisitGroups);
   groups->wait_ = [](Pending& posted) { return posted.Wait(); };
-  for (const Axis axis : {Axis::kTensor, Axis::kContext}) {
+  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kExpert}) {
     DELINK_RETURN_IF_ERROR(groups->Make(axis, mesh, device, stream, world));
   }
   return groups;

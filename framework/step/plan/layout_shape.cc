@@ -60,7 +60,7 @@ void AddCopies(const Layout& layout, int32_t ahead, bool late,
   const std::vector<PlacementRow>& rows = layout.placement().rows;
   for (const PlaneSet planes : kAllPlaneSets) {
     if (planes == PlaneSet::kUpdated && !late) continue;
-    std::map<std::tuple<int64_t, int, bool>, int32_t> classes;
+    std::map<std::tuple<int64_t, AxisCut, bool>, int32_t> classes;
     std::vector<int32_t>& of = shape->copy_class[static_cast<size_t>(planes)];
     const size_t first = shape->copies.size();
     for (int32_t s = 0; s < shape->slabs; ++s) {
@@ -77,7 +77,7 @@ void AddCopies(const Layout& layout, int32_t ahead, bool late,
       const int64_t size = At(layout.slabs(), slab.logical).elements;
       const auto next = static_cast<int32_t>(shape->copies.size());
       const auto [at, added] =
-          classes.try_emplace({size, slab.pieces, place.resident}, next);
+          classes.try_emplace({size, slab.cut, place.resident}, next);
       if (added) shape->copies.push_back(0);
       of.back() = at->second;
     }
@@ -111,7 +111,8 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches, int32_t ahead,
                      .ranks = mesh.tensor * mesh.context * mesh.data,
                      .stages = mesh.pipeline,
                      .tensor = mesh.tensor,
-                     .context = mesh.context};
+                     .context = mesh.context,
+                     .expert = mesh.expert};
   if (mesh.pipeline > 1) shape.chunk_of_layer = layout.options().chunks;
   shape.slabs_of_layer.resize(static_cast<size_t>(layout.places()));
   const std::vector<int>& visited = layout.visited();
@@ -125,7 +126,7 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches, int32_t ahead,
     }
     const PlacementRow& row = At(layout.placement().rows, slab.first);
     shape.gathers.push_back(row.state.sharded && !row.weight.sharded);
-    if (mesh.tensor > 1) shape.slab_pieces.push_back(slab.pieces);
+    if (VisitsTogether(shape)) shape.slab_cuts.push_back(slab.cut);
   }
   AddCopies(layout, ahead, late, &shape);
   return shape;

@@ -13,7 +13,7 @@ namespace delink {
 // The shape of a layout, the same on every rank. It lacks slot classes and
 // exchanges, which need measured layers (measure.h). Host-resident planes of a
 // set share a class of copies if their logical slabs have the same size and are
-// cut into equally many pieces. If the planes also have a resident copy, each
+// cut in the same way. If the planes also have a resident copy, each
 // slab has its own. Otherwise there are as many copies as a layer or an update
 // works on at a time and, if there are more such slabs, up to `ahead` more for
 // prefetch and eviction. If updates may be `late`, weights without a resident

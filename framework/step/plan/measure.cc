@@ -22,11 +22,13 @@ class Measurer {
         binder_(store),
         tensor_(GroupOf(Axis::kTensor, options)),
         context_(GroupOf(Axis::kContext, options)),
+        expert_(GroupOf(Axis::kExpert, options)),
         tape_({.device = &device,
                .stream = stream_.get(),
                .accumulate = options.accumulate,
                .groups = {.tensor = OrNone(tensor_),
                           .context = OrNone(context_),
+                          .expert = OrNone(expert_),
                           .sequence = options.sequence && tensor_.size() > 1}},
               memory_) {}
 
@@ -59,10 +61,7 @@ class Measurer {
   LayerPlan Measure(int layer, const Shape& shape, DType input_dtype,
                     DType dtype) {
     LayerPlan plan{.input = shape};
-    const auto note = [&](Phase phase) {
-      tensor_.NoteIn(&At(plan.exchanges, phase));
-      context_.NoteIn(&At(plan.exchanges, phase));
-    };
+    const auto note = [&](Phase phase) { NoteIn(&At(plan.exchanges, phase)); };
     const bool last = IsLast(layer);
     const Tensor input(anywhere_, input_dtype, shape);
     for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
@@ -78,8 +77,7 @@ class Measurer {
     At(plan.visits, Phase::kBackward) = memory_.Plan();
     if (layer == 0 || last) return plan;
     std::vector<VisitExchange> again;
-    tensor_.NoteIn(&again);
-    context_.NoteIn(&again);
+    NoteIn(&again);
     Forward(layer, Phase::kRecord, input);
     note(Phase::kBackwardInput);
     tape_.RunBackwardInput(y_, dy, x_, dx);
@@ -97,6 +95,11 @@ class Measurer {
   }
   static VisitGroup* OrNone(NotingGroup& group) {
     return group.size() > 1 ? &group : nullptr;
+  }
+  void NoteIn(std::vector<VisitExchange>* notes) {
+    for (NotingGroup* group : {&tensor_, &context_, &expert_}) {
+      group->NoteIn(notes);
+    }
   }
   bool IsLast(int layer) const { return layer == model_.layers() - 1; }
 
@@ -128,7 +131,7 @@ class Measurer {
   ParamStore& store_;
   Binder binder_;
   MeasuringMemory memory_;
-  NotingGroup tensor_, context_;
+  NotingGroup tensor_, context_, expert_;
   Tape tape_;
   VisitInputs inputs_;
   Var x_, y_;
@@ -165,17 +168,20 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model,
                                      const ParamRegistry& registry,
                                      const MeasureOptions& options) {
   const std::unique_ptr<Device> device = NewMetaDevice(options.device);
-  // All layers of one tensor place, which is its rank.
+  // All layers of one of the ranks that may have other pieces of parameters.
   const Mesh& mesh = options.mesh;
-  const Layout layout = Layout::Create(
-      registry, model.blocks(), {.visited = options.visited},
-      {.mesh = {.tensor = mesh.tensor}, .sequence = options.sequence});
-  absl::StatusOr<std::unique_ptr<ParamStore>> meta = ParamStore::Create(
-      *device, layout, mesh.PlaceOf(options.rank)[Axis::kTensor],
-      {.dtype = options.dtype,
-       .states = {},
-       .master = MasterForm::kNone,
-       .bf16_gradients = options.bf16_gradients});
+  const Layout layout =
+      Layout::Create(registry, model.blocks(), {.visited = options.visited},
+                     {.mesh = {.tensor = mesh.tensor,
+                               .data = mesh.weight_places() / mesh.tensor,
+                               .expert = mesh.expert},
+                      .sequence = options.sequence});
+  absl::StatusOr<std::unique_ptr<ParamStore>> meta =
+      ParamStore::Create(*device, layout, mesh.WeightPlaceOf(options.rank),
+                         {.dtype = options.dtype,
+                          .states = {},
+                          .master = MasterForm::kNone,
+                          .bf16_gradients = options.bf16_gradients});
   DELINK_CHECK(meta.ok());  // the meta device never runs out
   Measurer measurer(*device, model, **meta, options);
   measurer.SetInputs(*device->Allocate(0, "inputs"), options.batch);

@@ -52,9 +52,10 @@ struct MeasureOptions {
   bool bf16_gradients = false;
   BatchShape batch;
   AccumulateFn accumulate = nullptr;
-  // Visits are those of `rank` of the mesh, whose data and pipeline axes do not
-  // matter; `sequence` as in Layout::Options. If pieces of parameters are
-  // uneven, the plans of a stage's ranks differ in memory and work.
+  // Visits are those of `rank` of the mesh, whose data and pipeline axes matter
+  // only for its place along the expert axis; `sequence` as in Layout::Options.
+  // If pieces of parameters are uneven, the plans of a stage's ranks differ in
+  // memory and work.
   Mesh mesh = {};
   int rank = 0;
   bool sequence = false;

@@ -252,8 +252,19 @@ bool UpdatesLate(const ProgramShape& shape, int32_t slab) {
   return !shape.late_updates.empty() && shape.late_updates[slab];
 }
 
-int32_t PiecesOf(const ProgramShape& shape, int32_t slab) {
-  return shape.slab_pieces.empty() ? 1 : shape.slab_pieces[slab];
+AxisCut CutOf(const ProgramShape& shape, int32_t slab) {
+  return shape.slab_cuts.empty() ? AxisCut{} : shape.slab_cuts[slab];
+}
+
+Mesh StageMesh(const ProgramShape& shape) {
+  return {.tensor = shape.tensor,
+          .context = shape.context,
+          .data = shape.ranks / (shape.tensor * shape.context),
+          .expert = shape.expert};
+}
+
+bool VisitsTogether(const ProgramShape& shape) {
+  return shape.tensor > 1 || shape.context > 1 || shape.expert > 1;
 }
 
 std::vector<int32_t> SharersOf(const ProgramShape& shape) {

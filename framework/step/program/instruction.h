@@ -168,12 +168,11 @@ struct ProgramShape {
   int32_t ranks = 1;  // of each stage: along tensor, context and data axis
   int32_t stages = 1;
   // How many of `ranks` work on the same visits, with weights (tensor) or
-  // tokens (context) cut. A rank's place in its stage is tensor place + tensor
-  // x (context place + context x data place).
-  int32_t tensor = 1, context = 1;
-  // By slab: how many pieces the tensor axis cuts it into. If there are more
-  // places than pieces, neighbours have the same piece. Empty: none is cut.
-  std::vector<int32_t> slab_pieces;
+  // tokens (context) cut, or with experts (Mesh::expert). Ranks of a stage are
+  // counted as by Mesh::InStage.
+  int32_t tensor = 1, context = 1, expert = 1;
+  // By slab; empty: none is cut.
+  std::vector<AxisCut> slab_cuts;
   // By layer; empty: visits exchange nothing.
   std::vector<VisitExchanges> exchanges;
   // By slab, in order: what its kUpdate exchanges along the tensor axis, on
@@ -193,7 +192,11 @@ PlaneSet UpdatedSet(const ProgramShape& shape, int32_t slab);
 bool HasCopiesForUpdates(const ProgramShape& shape, int32_t slab);
 bool HostUpdates(const ProgramShape& shape, int32_t slab);
 bool UpdatesLate(const ProgramShape& shape, int32_t slab);
-int32_t PiecesOf(const ProgramShape& shape, int32_t slab);
+AxisCut CutOf(const ProgramShape& shape, int32_t slab);
+// The ranks of a stage, each at its place.
+Mesh StageMesh(const ProgramShape& shape);
+// Whether visits are those of several ranks together.
+bool VisitsTogether(const ProgramShape& shape);
 
 // By slab: how many blocks use it.
 std::vector<int32_t> SharersOf(const ProgramShape& shape);

@@ -23,9 +23,10 @@ ShapeTable::ShapeTable(const ProgramShape& shape)
     updates_.push_back(HostUpdates(shape, slab)   ? Lane::kHost
                        : UpdatesLate(shape, slab) ? Lane::kUpdates
                                                   : Lane::kCompute);
-    group_size_.push_back(stages_with * shape.ranks / PiecesOf(shape, slab));
-    visit_group_size_.push_back(shape.tensor * shape.context /
-                                PiecesOf(shape, slab));
+    const AxisCut cut = CutOf(shape, slab);
+    group_size_.push_back(stages_with * shape.ranks / cut.pieces);
+    visit_group_size_.push_back(StageMesh(shape).PlacesOfVisit(cut) /
+                                cut.pieces);
     probed_.push_back(sharers[slab] > 1 &&
                       stages_with * visit_group_size_.back() > 1);
   }

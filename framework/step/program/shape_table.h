@@ -23,12 +23,12 @@ class ShapeTable {
   int32_t StagesWith(int32_t slab) const { return stages_with_[slab]; }
   // The first of these stages.
   int32_t FirstStageOf(int32_t slab) const;
-  // How many ranks of one data place and one stage have the slab. Their visits
-  // each give a part of the gradient of one micro-batch.
+  // How many ranks of one stage have the slab and each give a part of its
+  // gradient of one micro-batch (Mesh::PlacesOfVisit).
   int32_t VisitGroupSize(int32_t slab) const { return visit_group_size_[slab]; }
-  // Whether blocks share the slab and several ranks of a data place have it. A
-  // probe needs the whole gradient of one micro-batch, so it reduces it over
-  // these ranks, for each data place separately.
+  // Whether blocks share the slab and several ranks give parts of its gradient
+  // of one micro-batch. A probe needs the whole, so it reduces it over these
+  // ranks.
   bool IsReducedByProbe(int32_t slab) const { return probed_[slab]; }
 
   // The lane in which planners put an instruction and the engine runs it. A

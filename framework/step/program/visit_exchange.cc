@@ -19,8 +19,7 @@ std::string ToString(const VisitExchange& exchange) {
     case VisitExchange::Kind::kMax:
       break;
   }
-  return absl::StrCat(
-      kind, exchange.axis == Axis::kTensor ? " over tensor" : " over context");
+  return absl::StrCat(kind, " over ", ToString(exchange.axis));
 }
 
 }  // namespace delink

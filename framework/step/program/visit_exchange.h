@@ -15,7 +15,7 @@ namespace delink {
 
 struct VisitExchange {
   enum class Kind : uint8_t { kGather, kScatter, kSum, kMax };
-  Axis axis = Axis::kTensor;  // or kContext
+  Axis axis = Axis::kTensor;  // or kContext, kExpert
   Kind kind = Kind::kGather;
   int64_t bytes = 0;  // of a rank's buffer: of all ranks' parts, where it has
                       // several

@@ -99,42 +99,26 @@ class JointExecution {
     if (i.slab < 0) return true;
     const ProgramShape& shape = program.shape;
     const int here = PlaceOf(r), there = PlaceOf(other);
-    const auto data = [&](int place) {
-      return place / shape.tensor / shape.context;
-    };
-    const auto piece = [&](int place) {
-      return place % shape.tensor * PiecesOf(shape, i.slab) / shape.tensor;
-    };
-    const bool by_data = program.kind == PassKind::kProbe &&
-                         (i.op == Op::kReduce || i.op == Op::kProbe);
-    if (by_data && data(here) != data(there)) {
-      return false;
-    }
-    return piece(here) == piece(there);
+    const Mesh mesh = StageMesh(shape);
+    const AxisCut cut = CutOf(shape, i.slab);
+    const bool by_visit = program.kind == PassKind::kProbe &&
+                          (i.op == Op::kReduce || i.op == Op::kProbe);
+    const int together = mesh.PlacesOfVisit(cut);
+    if (by_visit && here / together != there / together) return false;
+    return mesh.PieceAt(here, cut) == mesh.PieceAt(there, cut);
   }
   bool MeetsInVisit(size_t r, size_t other, const Instruction& i) const {
     const Program& program = *ranks_[r].rank.program;
     if (ranks_[other].rank.program->stage != program.stage) return false;
-    const int here = PlaceOf(r), there = PlaceOf(other);
-    const bool tensor = ExchangesOver(program, i, Axis::kTensor);
-    const bool context = ExchangesOver(program, i, Axis::kContext);
-    if (tensor && AreBeside(program.shape, here, there, Axis::kTensor)) {
-      return true;
-    }
-    if (!context) return false;
-    if (AreBeside(program.shape, here, there, Axis::kContext)) return true;
-    // By one that both meet.
-    const int group = program.shape.tensor * program.shape.context;
-    return tensor && here / group == there / group;
+    return AreJoined(program.shape, PlaceOf(r), PlaceOf(other),
+                     AxesWithin(program, i));
   }
   // In its stage.
   int PlaceOf(size_t r) const { return static_cast<int>(r / stages_); }
   bool MeetsOthers(const Program& program, const Instruction& i,
                    const Collectives& collectives) const {
     if (IsTransfer(i) || collectives.IsOf(program.stage, i)) return true;
-    return ranks_.size() > stages_ &&
-           (ExchangesOver(program, i, Axis::kTensor) ||
-            ExchangesOver(program, i, Axis::kContext));
+    return ranks_.size() > stages_ && AxesWithin(program, i) != Axes();
   }
 
   // A slab may be fetched several times in a step: those that are alike meet in

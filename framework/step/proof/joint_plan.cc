@@ -27,10 +27,13 @@ void Describe(const Program& program, std::string* text) {
                   "), stages ", shape.stages,
                   " (chunks: ", absl::StrJoin(shape.chunk_of_layer, " "),
                   "), slot classes: ", absl::StrJoin(shape.slot_class, " "));
-  if (shape.tensor > 1 || shape.context > 1) {
+  if (VisitsTogether(shape)) {
     absl::StrAppend(
         text, ", tensor ", shape.tensor, ", context ", shape.context,
-        ", pieces of slabs: ", absl::StrJoin(shape.slab_pieces, " "));
+        ", expert ", shape.expert, ", cuts of slabs: ",
+        absl::StrJoin(shape.slab_cuts, " ", [](std::string* out, AxisCut cut) {
+          absl::StrAppend(out, ToString(cut.axis), " ", cut.pieces);
+        }));
   }
   if (!shape.copies.empty()) {
     absl::StrAppend(text, ", copies: ", absl::StrJoin(shape.copies, " "));

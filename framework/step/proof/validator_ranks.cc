@@ -109,7 +109,7 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs) {
   }
   if (distinct.size() == 1 && shape.stages == 1) return absl::OkStatus();
   // With whom a rank exchanges in a visit depends on its place.
-  const bool by_place = shape.tensor > 1 || shape.context > 1;
+  const bool by_place = VisitsTogether(shape);
   return CheckTogether(by_place && distinct.size() > 1 ? all : distinct);
 }
 

@@ -1,6 +1,7 @@
 #include "framework/step/proof/visit_meetings.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
@@ -9,7 +10,7 @@
 namespace delink {
 namespace {
 
-constexpr Axis kVisitAxes[] = {Axis::kTensor, Axis::kContext};
+constexpr Axis kVisitAxes[] = {Axis::kTensor, Axis::kContext, Axis::kExpert};
 
 const char* NameOf(Phase phase) {
   switch (phase) {
@@ -90,8 +91,7 @@ absl::Status CompareLane(const RankProgram& first, const RankProgram& other,
             : absl::StrCat("rank ", other.rank, ": end of the program");
     return absl::InvalidArgumentError(absl::StrCat(
         where, ": exchange ", k, " of the ", ToString(lane),
-        " lane's instructions ",
-        axis == Axis::kTensor ? "over tensor" : "over context", " is ",
+        " lane's instructions over ", ToString(axis), " is ",
         text(first, expected), " on rank ", first.rank, " and ",
         text(other, found),
         " here; ranks that work on the same visits must have one order of "
@@ -140,21 +140,38 @@ std::vector<VisitExchange> ExchangesIn(const Program& program,
   return all;
 }
 
-bool ExchangesOver(const Program& program, const Instruction& i, Axis axis) {
-  bool found = false;
+Axes AxesWithin(const Program& program, const Instruction& i) {
+  Axes axes;
   ForEachExchange(program, i, [&](const VisitExchange& exchange) {
-    found = found || exchange.axis == axis;
+    axes.add(exchange.axis);
   });
-  return found;
+  return axes;
 }
 
 bool AreBeside(const ProgramShape& shape, int place, int other, Axis axis) {
+  if (axis == Axis::kExpert) {
+    return place / shape.expert == other / shape.expert;
+  }
   const int tensor = shape.tensor, both = shape.tensor * shape.context;
   const bool same_tensor = place % tensor == other % tensor;
   const bool same_context = place % both / tensor == other % both / tensor;
   return place / both == other / both &&
          (axis == Axis::kTensor || same_tensor) &&
          (axis == Axis::kContext || same_context);
+}
+
+bool AreJoined(const ProgramShape& shape, int place, int other, Axes axes) {
+  int along = 0, together = 1;
+  for (const Axis axis : kVisitAxes) {
+    if (!axes.has(axis)) continue;
+    if (AreBeside(shape, place, other, axis)) return true;
+    ++along;
+    together = std::lcm(together, axis == Axis::kTensor ? shape.tensor
+                                  : axis == Axis::kExpert
+                                      ? shape.expert
+                                      : shape.tensor * shape.context);
+  }
+  return along > 1 && place / together == other / together;
 }
 
 std::vector<std::string> DescribeExchanges(const ProgramShape& shape) {

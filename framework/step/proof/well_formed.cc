@@ -198,14 +198,21 @@ absl::Status CheckVisitGroups(const ProgramShape& shape) {
                                  shape.tensor, " x ", shape.context,
                                  " (tensor x context) x data"));
   }
-  const auto slabs = static_cast<size_t>(shape.slabs);
-  if (!shape.slab_pieces.empty() && shape.slab_pieces.size() != slabs) {
-    return BadShape("slab_pieces has one entry a slab");
+  if (shape.expert < 1 || shape.ranks % shape.expert != 0) {
+    return BadShape(absl::StrCat(shape.expert, " expert ranks do not divide ",
+                                 shape.ranks, " ranks of a stage"));
   }
-  for (const int32_t pieces : shape.slab_pieces) {
-    if (pieces < 1 || shape.tensor % pieces != 0) {
-      return BadShape(absl::StrCat("a slab of ", pieces, " pieces over ",
-                                   shape.tensor, " tensor places"));
+  const Mesh mesh = StageMesh(shape);
+  const auto slabs = static_cast<size_t>(shape.slabs);
+  if (!shape.slab_cuts.empty() && shape.slab_cuts.size() != slabs) {
+    return BadShape("slab_cuts has one entry a slab");
+  }
+  for (const AxisCut cut : shape.slab_cuts) {
+    const bool known = cut.axis == Axis::kTensor || cut.axis == Axis::kExpert;
+    if (!known || cut.pieces < 1 || mesh.along(cut.axis) % cut.pieces != 0) {
+      return BadShape(absl::StrCat("a slab of ", cut.pieces, " pieces over ",
+                                   mesh.along(cut.axis), " ",
+                                   ToString(cut.axis), " places"));
     }
   }
   if (!shape.update_exchanges.empty() &&
@@ -225,9 +232,9 @@ absl::Status CheckVisitGroups(const ProgramShape& shape) {
   for (const VisitExchanges& of_layer : shape.exchanges) {
     for (const std::vector<VisitExchange>& exchanges : of_layer) {
       for (const VisitExchange& exchange : exchanges) {
-        const bool tensor = exchange.axis == Axis::kTensor;
-        const bool known = tensor || exchange.axis == Axis::kContext;
-        if (known && (tensor ? shape.tensor : shape.context) > 1) continue;
+        const bool known =
+            exchange.axis != Axis::kData && exchange.axis != Axis::kPipeline;
+        if (known && mesh.along(exchange.axis) > 1) continue;
         return BadShape("a visit exchanges over an axis of one rank");
       }
     }

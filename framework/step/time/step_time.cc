@@ -17,8 +17,7 @@ const Link& StepLinks::Of(const Instruction& at) const {
 Sent SentWithin(const Program& program, const Instruction& at) {
   Sent sent;
   for (const VisitExchange& exchange : ExchangesIn(program, at)) {
-    const int ranks = exchange.axis == Axis::kTensor ? program.shape.tensor
-                                                     : program.shape.context;
+    const int ranks = StageMesh(program.shape).along(exchange.axis);
     const bool in_parts = exchange.kind == VisitExchange::Kind::kGather ||
                           exchange.kind == VisitExchange::Kind::kScatter;
     ++sent.operations;

@@ -31,7 +31,7 @@ bool SharesAreAlike(const ParamStore& store) {
 }
 
 // The memory of another rank of the pipeline stage of `imagined`. `layers`
-// caches the measured layers by tensor place.
+// caches the measured layers by Mesh::WeightPlaceOf.
 absl::StatusOr<RankMemory> MemoryOfRank(
     const ImaginedStage& imagined, int rank,
     std::map<int, std::vector<LayerPlan>>& layers) {
@@ -42,7 +42,7 @@ absl::StatusOr<RankMemory> MemoryOfRank(
       const std::unique_ptr<ParamStore> there,
       ParamStore::Create(*device, store.layout(), rank, store.options()));
   const Executor& executor = stage.executor();
-  const int place = store.layout().mesh().PlaceOf(rank)[Axis::kTensor];
+  const int place = store.layout().mesh().WeightPlaceOf(rank);
   if (!layers.contains(place)) {
     layers[place] = MeasureLayers(*imagined.env().model, *there,
                                   executor.memory().batch, Accumulate);
@@ -129,15 +129,15 @@ absl::StatusOr<std::vector<RankMemory>> MemoryOfRanks(
   const ParamStore& store = imagined.stage().store();
   const Mesh& mesh = store.layout().mesh();
   const RankMemory own = MemoryOf(imagined);
-  // By tensor place, of ranks that are alike.
+  // By Mesh::WeightPlaceOf, of ranks that are alike.
   std::map<int, RankMemory> like;
   const bool alike = SharesAreAlike(store);
-  if (alike) like[mesh.PlaceOf(own.rank)[Axis::kTensor]] = own;
+  if (alike) like[mesh.WeightPlaceOf(own.rank)] = own;
   std::map<int, std::vector<LayerPlan>> layers;
   std::vector<RankMemory> all;
   for (const int rank :
        mesh.Group(own.rank, {Axis::kTensor, Axis::kContext, Axis::kData})) {
-    const int place = mesh.PlaceOf(rank)[Axis::kTensor];
+    const int place = mesh.WeightPlaceOf(rank);
     if (like.contains(place)) {
       all.push_back(like[place]);
       all.back().rank = rank;

@@ -26,6 +26,7 @@ absl::Status CheckStages(const RunEnv& env, size_t first) {
     DELINK_RETURN_IF_ERROR(CheckGroups(env, i, map));
     if (i >= first) {
       DELINK_RETURN_IF_ERROR(CheckCut(*env.recipe, *env.registry, i));
+      DELINK_RETURN_IF_ERROR(CheckExperts(*env.recipe, *env.registry, i));
       DELINK_RETURN_IF_ERROR(CheckOffload(*env.recipe, *env.registry, i));
     }
     if (i > 0) {
@@ -64,6 +65,32 @@ absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
       absl::StrCat(tensor, " ranks cannot share ", decl->name, " ",
                    spec.shape.ToString(), ", whose heads are ", spec.unit,
                    rows ? " rows" : " columns", "; use tensor ", others));
+}
+
+absl::Status CheckExperts(const Recipe& recipe, const ParamRegistry& registry,
+                          size_t stage) {
+  const int64_t expert = recipe.stages[stage].parallel.expert;
+  if (expert == 1) return absl::OkStatus();
+  const std::string key = absl::StrCat("stage[", stage, "].parallel.expert");
+  bool any = false;
+  for (const ParamDecl& decl : registry.decls) {
+    if (decl.spec.split != Split::kExpert) continue;
+    any = true;
+    const int64_t experts = decl.spec.shape[0];
+    if (experts % expert == 0) continue;
+    const std::string others = Nearest(
+        expert, experts, [&](int64_t ranks) { return experts % ranks == 0; });
+    return ErrorAt(
+        recipe, key, key,
+        absl::StrCat(expert, " does not divide the ", experts, " experts of ",
+                     decl.name, " ", decl.spec.shape.ToString(),
+                     "; use expert ", others));
+  }
+  if (any) return absl::OkStatus();
+  return ErrorAt(recipe, key, key,
+                 absl::StrCat(expert,
+                              ", but the model has no experts; leave "
+                              "it out"));
 }
 
 // A row that matches no parameter is a typo.

@@ -21,6 +21,11 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus);
 absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
                       size_t stage);
 
+// Whether the stage's expert ranks divide the experts of the model, which must
+// have some if there are several such ranks.
+absl::Status CheckExperts(const Recipe& recipe, const ParamRegistry& registry,
+                          size_t stage);
+
 // Checks that each row of the stage's `offload` matches a parameter.
 absl::Status CheckOffload(const Recipe& recipe, const ParamRegistry& registry,
                           size_t stage);

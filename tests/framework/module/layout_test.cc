@@ -30,6 +30,29 @@ TEST(MeshTest, NumbersRanksFastestAxisFirst) {
   EXPECT_EQ(other.PlaceOf(1)[Axis::kPipeline], 1);
 }
 
+TEST(MeshTest, ExpertsFoldOverTheRanksOfAStage) {
+  const Mesh mesh{.tensor = 2, .data = 3, .pipeline = 2, .expert = 3};
+  EXPECT_EQ(mesh.ranks(), 12);
+  EXPECT_EQ(mesh.Group(4, {Axis::kExpert}), (std::vector<int>{3, 4, 5}));
+  EXPECT_EQ(mesh.Group(6, {Axis::kExpert}), (std::vector<int>{6, 7, 8}));
+  EXPECT_EQ(mesh.PlaceOf(10)[Axis::kExpert], 1);
+  const AxisCut experts{Axis::kExpert, 3}, matrix{Axis::kTensor, 2};
+  for (int rank = 0; rank < 6; ++rank) {
+    EXPECT_EQ(mesh.PieceAt(rank, experts), rank % 3);
+    EXPECT_EQ(mesh.PieceAt(rank, matrix), rank % 2);
+    EXPECT_EQ(mesh.PieceAt(rank, {}), 0);
+  }
+  // Three data places of two ranks: tokens of all meet.
+  EXPECT_EQ(mesh.PlacesOfVisit(experts), 6);
+  EXPECT_EQ(mesh.PlacesOfVisit(matrix), 2);
+  EXPECT_EQ(mesh.weight_places(), 6);
+  // The order of ranks in the world does not matter.
+  Mesh other = mesh;
+  other.order = {Axis::kData, Axis::kTensor, Axis::kContext, Axis::kPipeline};
+  EXPECT_EQ(other.PlaceOf(1)[Axis::kExpert], 2);
+  EXPECT_EQ(other.Group(0, {Axis::kExpert}), (std::vector<int>{0, 1, 3}));
+}
+
 TEST(RectTest, WithoutAHoleTheRestIsAllElse) {
   const Rect rect{.row = 2, .rows = 5, .column = 1, .columns = 7};
   const Rect hole{.row = 3, .rows = 9, .column = 4, .columns = 2};

@@ -29,10 +29,11 @@ class Dice {
 // Of grouped queries: those of keys and values are fewer than ranks may be.
 inline constexpr int kHeads = 4;
 inline constexpr int kHeadDim = 2;
+inline constexpr int kExperts = 12;
 
-// A part that is cut by rows and by columns, one that is not, stacked rows, and
-// extents that divide by nothing; and one that is cut by heads, if there are
-// any.
+// A part that is cut by rows and by columns, one that is not, stacked rows,
+// experts, and extents that divide by nothing; and one that is cut by heads, if
+// there are any.
 inline void DeclareBlock(const Scope& block, int width, int kv_heads) {
   const Scope attention = (block / "attn").Part("attention");
   attention.Param("norm", {.shape = {width}});
@@ -43,6 +44,8 @@ inline void DeclareBlock(const Scope& block, int width, int kv_heads) {
   const Scope mlp = (block / "mlp").Part("mlp");
   mlp.Param("up", {.shape = {5, 3, width}, .split = Split::kOut});
   mlp.Param("bias", {.shape = {15}, .split = Split::kOut});
+  mlp.Param("experts", {.shape = {kExperts, width}, .split = Split::kExpert});
+  mlp.Param("each", {.shape = {kExperts}, .split = Split::kExpert});
   if (kv_heads == 0) return;
   const std::vector<int64_t> rows = {kHeads * kHeadDim, kv_heads * kHeadDim,
                                      kv_heads * kHeadDim};
@@ -90,8 +93,8 @@ inline SharingMap AnySharing(const Model& model, Dice& dice) {
   return map;
 }
 
-// Over at most `ranks`, of a model of so many layers, cut along the tensor axis
-// or not: over divisors of `heads`, or any number.
+// Over at most `ranks`, of a model of so many layers, cut or not: along the
+// tensor axis over divisors of `heads`, or any number.
 inline Layout::Options AnyOptions(Dice& dice, int layers, int ranks,
                                   bool tensor = true, int heads = 0) {
   Layout::Options options;
@@ -101,7 +104,14 @@ inline Layout::Options AnyOptions(Dice& dice, int layers, int ranks,
                     .data = dice.Between(1, 6),
                     .pipeline = dice.Between(1, 4)};
   } while (options.mesh.ranks() > ranks || heads % options.mesh.tensor != 0);
-  for (int i = 0; i < kAxes; ++i) {
+  // Of kExperts.
+  for (const int expert : {3, 2, 4}) {
+    const int places = options.mesh.ranks() / options.mesh.pipeline;
+    if (tensor && places % expert == 0 && dice.Maybe()) {
+      options.mesh.expert = expert;
+    }
+  }
+  for (int i = 0; i < kMeshAxes; ++i) {
     std::swap(options.mesh.order[static_cast<size_t>(i)],
               options.mesh.order[static_cast<size_t>(dice.Between(i, 3))]);
   }

@@ -130,7 +130,6 @@ TEST(ProgramSlabsTest, AreTheSameOnEveryPlace) {
     Model model;
     testing::Declare(model, dice);
     const Layout layout = testing::AnyLayout(model, dice, 40);
-    const int tensor = layout.mesh().tensor;
     const int kinds = static_cast<int>(layout.program_slabs().size());
     for (int rank = 0; rank < layout.ranks(); ++rank) {
       std::vector<int> locals;
@@ -150,8 +149,8 @@ TEST(ProgramSlabsTest, AreTheSameOnEveryPlace) {
     for (size_t kind = 1; kind < layout.program_slabs().size(); ++kind) {
       const ProgramSlab& before = layout.program_slabs()[kind - 1];
       ASSERT_EQ(layout.program_slabs()[kind].first,
-                before.first + before.pieces);
-      ASSERT_EQ(tensor % before.pieces, 0);
+                before.first + before.cut.pieces);
+      ASSERT_EQ(layout.mesh().along(before.cut.axis) % before.cut.pieces, 0);
     }
   }
   EXPECT_GT(shared, 1000);

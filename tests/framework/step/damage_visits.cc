@@ -138,7 +138,7 @@ Result AnotherGroup(Ranks& ranks, Dice& dice) {
       ranks[dice.Between(1, static_cast<int32_t>(ranks.size()) - 1)].shape;
   std::swap(shape.tensor, shape.context);
   if (shape.tensor == shape.context) return std::nullopt;
-  shape.slab_pieces.clear();
+  shape.slab_cuts.clear();
   return Damaged{{"program shape"}};
 }
 

@@ -66,7 +66,7 @@ TEST(LayoutShapeTest, SaysWhoHasWhat) {
         const bool here = std::binary_search(group.begin(), group.end(), rank);
         EXPECT_EQ(table.IsHere(stage, s), here);
         elsewhere += here ? 0 : 1;
-        cut += PiecesOf(shape, s) > 1 ? 1 : 0;
+        cut += CutOf(shape, s).pieces > 1 ? 1 : 0;
       }
     }
   }

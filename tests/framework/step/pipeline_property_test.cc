@@ -275,7 +275,7 @@ ProgramShape WithTensor(ProgramShape shape, int32_t tensor) {
   if (tensor == 1) return shape;
   shape.tensor = tensor;
   for (int32_t slab = 0; slab < shape.slabs; ++slab) {
-    shape.slab_pieces.push_back(slab % 3 == 0 ? 1 : tensor);
+    shape.slab_cuts.push_back({.pieces = slab % 3 == 0 ? 1 : tensor});
   }
   using Kind = VisitExchange::Kind;
   const std::vector<VisitExchange> exchanges = {

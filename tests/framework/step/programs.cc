@@ -276,11 +276,18 @@ void DrawVisitGroups(Dice& dice, int32_t most, Sample* sample) {
     shape.context = dice.Between(1, 3);
     shape.ranks = shape.tensor * shape.context * dice.Between(1, 3);
   } while (shape.tensor * shape.context == 1 || shape.ranks > places);
-  shape.slab_pieces.clear();
+  do {
+    shape.expert = dice.Coin() ? 1 : dice.Between(1, shape.ranks);
+  } while (shape.ranks % shape.expert != 0);
+  shape.slab_cuts.clear();
   for (int32_t s = 0; s < shape.slabs; ++s) {
+    if (shape.expert > 1 && dice.Coin()) {
+      shape.slab_cuts.push_back({Axis::kExpert, shape.expert});
+      continue;
+    }
     int32_t pieces = 1;
     while (pieces < shape.tensor && dice.Below(3) > 0) pieces *= 2;
-    shape.slab_pieces.push_back(pieces);
+    shape.slab_cuts.push_back({.pieces = pieces});
   }
   const auto draw = [&] {
     std::vector<VisitExchange> exchanges;
@@ -291,6 +298,7 @@ void DrawVisitGroups(Dice& dice, int32_t most, Sample* sample) {
           .bytes = 8 * dice.Between(1, 1000)};
       if (shape.tensor == 1) exchange.axis = Axis::kContext;
       if (shape.context == 1) exchange.axis = Axis::kTensor;
+      if (shape.expert > 1 && dice.Coin()) exchange.axis = Axis::kExpert;
       exchanges.push_back(exchange);
     }
     return exchanges;
@@ -308,7 +316,8 @@ void DrawVisitGroups(Dice& dice, int32_t most, Sample* sample) {
     for (VisitExchange& exchange : exchanges) exchange.axis = Axis::kTensor;
   }
   sample->text += ", tensor " + std::to_string(shape.tensor) + ", context " +
-                  std::to_string(shape.context) + " of " +
+                  std::to_string(shape.context) + ", expert " +
+                  std::to_string(shape.expert) + " of " +
                   std::to_string(shape.ranks) + " ranks";
 }
 

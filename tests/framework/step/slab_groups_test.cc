@@ -56,7 +56,7 @@ TEST(SlabGroupsTest, AreOfTheRanksThatHaveTheSlab) {
             const int stages = static_cast<int>(group.size()) / mesh.data;
             if (stages == 1) continue;
             // One of each stage that has it, all with one data place.
-            StreamCommunicator& column = (*groups)->OfDataPlace(s);
+            StreamCommunicator& column = (*groups)->OfMicroBatch(s);
             EXPECT_EQ(column.size(), stages);
             std::vector<int32_t> places(column.size(), -1);
             At(places, column.rank()) = world.rank() % mesh.data;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -98,6 +99,8 @@ class Ranks {
   int Data(int rank) const {
     return rank % shape_.ranks / (shape_.tensor * shape_.context);
   }
+  // The number of a rank's group of experts.
+  int Expert(int rank) const { return rank % shape_.ranks / shape_.expert; }
   bool UsesSlab(int rank, int32_t slab) const {
     for (int32_t l = 0; l < shape_.layers; ++l) {
       const auto& slabs = shape_.slabs_of_layer[static_cast<size_t>(l)];
@@ -117,16 +120,38 @@ class Ranks {
     }
     return members;
   }
+  // Whether two ranks work on one micro-batch, or on several whose tokens meet
+  // at experts: those that steps within a data place and within a group of
+  // experts lead to.
+  bool GiveOneMicroBatch(int r, int with, bool experts) const {
+    if (!experts) return Data(r) == Data(with);
+    std::set<int> reached = {Data(with)};
+    for (size_t before = 0; before < reached.size();) {
+      before = reached.size();
+      for (int a = 0; a < shape_.ranks; ++a) {
+        for (int b = 0; b < shape_.ranks; ++b) {
+          if (Expert(a) == Expert(b) && reached.contains(Data(a))) {
+            reached.insert(Data(b));
+          }
+        }
+      }
+    }
+    return reached.contains(Data(r));
+  }
   // Whether rank `r` does what the other one does with a slab together with it.
   bool Shares(int r, int with, const Instruction& i) const {
-    const int pieces = shape_.slab_pieces.empty()
-                           ? 1
-                           : shape_.slab_pieces[static_cast<size_t>(i.slab)];
+    const AxisCut cut = shape_.slab_cuts.empty()
+                            ? AxisCut{}
+                            : shape_.slab_cuts[static_cast<size_t>(i.slab)];
+    const bool experts = cut.axis == Axis::kExpert;
     const auto piece = [&](int rank) {
-      return Tensor(rank) * pieces / shape_.tensor;
+      return experts ? rank % shape_.ranks % shape_.expert * cut.pieces /
+                           shape_.expert
+                     : Tensor(rank) * cut.pieces / shape_.tensor;
     };
     if (!UsesSlab(r, i.slab) || piece(r) != piece(with)) return false;
-    if (ProgramOf(r).kind == PassKind::kProbe && Data(r) != Data(with)) {
+    if (ProgramOf(r).kind == PassKind::kProbe &&
+        !GiveOneMicroBatch(r, with, experts)) {
       return false;
     }
     return i.op != Op::kProbe || Stage(r) == Stage(with);
@@ -174,14 +199,15 @@ class Ranks {
     }
     for (const std::vector<VisitExchange>& list : lists) {
       for (const VisitExchange& e : list) {
-        const bool tensor = e.axis == Axis::kTensor;
         Channel* const channel = ChannelOf(
             Those([&](int r) {
-              return Stage(r) == Stage(rank) && Data(r) == Data(rank) &&
-                     (tensor ? Context(r) == Context(rank)
-                             : Tensor(r) == Tensor(rank));
+              if (Stage(r) != Stage(rank)) return false;
+              if (e.axis == Axis::kExpert) return Expert(r) == Expert(rank);
+              return Data(r) == Data(rank) &&
+                     (e.axis == Axis::kTensor ? Context(r) == Context(rank)
+                                              : Tensor(r) == Tensor(rank));
             }),
-            lane, tensor ? 1 : 2);
+            lane, 1 + static_cast<int>(e.axis));
         meetings.push_back({channel, delink::ToString(e) + " " +
                                          std::to_string(e.bytes) +
                                          delink::ToString(i)});

@@ -21,7 +21,7 @@ Recipe Fitted(int64_t ranks, const ParallelConfig& given, int64_t heads = 4) {
   Recipe recipe;
   recipe.model = model;
   ParallelConfig parallel = given;
-  parallel.context = 1;
+  parallel.context = parallel.expert = 1;
   if (parallel.rank_order.empty()) {
     parallel.rank_order = {Axis::kTensor, Axis::kContext, Axis::kData,
                            Axis::kPipeline};

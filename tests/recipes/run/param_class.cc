@@ -7,7 +7,7 @@ namespace delink::testing {
 Class ClassOf(const Layout& layout, const LocalSlab& local, size_t param) {
   const ParamDecl& decl =
       layout.registry().decl(At(local.slab.params, param).decl);
-  const int pieces = At(layout.program_slabs(), local.program_slab).pieces;
+  const int pieces = At(layout.program_slabs(), local.program_slab).cut.pieces;
   if (decl.spec.split == Split::kNone) {
     return decl.spec.by_head ? Class::kByHead : Class::kReplicated;
   }

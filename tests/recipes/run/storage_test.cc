@@ -105,10 +105,9 @@ TEST(StorageChangeTest, WhatCannotBeIsRefused) {
   const struct {
     std::vector<std::string> sets;
     const char* said;
-  } cases[] = {
-      {{"run.master=split"}, "is for run.precision \"bf16\""},
-      {{"run.gradients=bf16"},
-       "run.gradients: \"bf16\" is for run.precision \"bf16\""}};
+  } cases[] = {{{"run.master=split"}, "is for run.precision \"bf16\""},
+               {{"run.gradients=bf16"},
+                "run.gradients: \"bf16\" is for run.precision \"bf16\""}};
   for (const auto& [sets, said] : cases) {
     const absl::Status status = TinyRuns().Run({.sets = sets, .out = "run"});
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);

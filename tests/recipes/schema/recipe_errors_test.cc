@@ -276,9 +276,9 @@ constexpr Case kCases[] = {
      "gpt.toml:26:36: stage[1].offload.rows[0].weights: \"auto\" needs a "
      "budget: set offload.device, the bytes of device memory that a rank may "
      "use, or give \"device\" or \"host\" here"},
-    {"share = \"none\"", "parallel = { expert = 2 }",
-     "gpt.toml:26:14: stage[1].parallel.expert: expert parallelism comes with "
-     "a later version; for now only 1"},
+    {"share = \"none\"", "parallel = { expert = 600 }",
+     "gpt.toml:26:23: stage[1].parallel.expert: 600 is out of range: 1 to "
+     "512"},
     {"heads = 4", "heads = 5",
      "gpt.toml:5:1: model.heads: 5 does not divide dim 32"},
     {"heads = 4", "heads = 4\nkv_heads = 3",

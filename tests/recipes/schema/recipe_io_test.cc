@@ -240,6 +240,7 @@ Recipe RandomRecipe(Draw& draw) {
     stage.parallel.zero = draw.Int(0, 1);
     stage.parallel.pipeline = pipeline;
     stage.parallel.tensor = stage.parallel.context = 1;
+    stage.parallel.expert = draw.Int(1, 9);
     stage.parallel.sequence = draw.Flip();
     stage.parallel.tensor_across_nodes = draw.Flip();
     stage.parallel.rank_order = {Axis::kData, Axis::kTensor, Axis::kPipeline,
@@ -284,6 +285,7 @@ TEST(ToToml, ReadsBackEqualBitForBit) {
       const ParallelConfig& was = recipe.stages[i].parallel;
       const ParallelConfig& is = back->stages[i].parallel;
       ASSERT_EQ(is.data, was.data);
+      ASSERT_EQ(is.expert, was.expert);
       ASSERT_EQ(is.schedule, was.schedule);
       ASSERT_EQ(is.pieces(), was.pieces());
       ASSERT_EQ(is.layers, was.layers);
