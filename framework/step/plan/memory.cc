@@ -56,14 +56,14 @@ int64_t LargestShard(const ParamStore& store) {
   return bytes;
 }
 
-// The same for a probe's reductions, over the ranks of one data place.
+// The same for a probe's reductions, over the ranks of one micro-batch.
 int64_t LargestShardOf(const ParamStore& store, const Program& probe) {
+  const ShapeTable table(probe.shape);
   int64_t bytes = 0;
   for (const Instruction& at : probe.instructions) {
     if (at.op != Op::kReduce) continue;
-    const int slab = SlabHere(store, at.slab);
-    const int ranks = GroupSize(store, slab) / store.layout().mesh().data;
-    Grow(&bytes, ShardBytes(store, slab, ranks));
+    const int ranks = table.StagesWith(at.slab) * table.VisitGroupSize(at.slab);
+    Grow(&bytes, ShardBytes(store, SlabHere(store, at.slab), ranks));
   }
   return bytes;
 }

@@ -54,6 +54,7 @@ const std::vector<Axis> kAxes = {
       {"adamw 8bit", "optimizer.moments=8bit"},
       {"sgd", "optimizer.kind=sgd optimizer.lr=0.02"},
       {"lion", "optimizer.kind=lion optimizer.lr=3e-4"}}},
+    {"probe", kRun, {{"none"}, {"some", "run.probe_every=2"}}},
     {"precision",
      kRun,
      {{"fp32"}, {"split", "run.precision=bf16 run.master=split"}}},
@@ -202,6 +203,15 @@ TEST_P(ExpertsRunTest, IsTheRunOfRanksThatHaveAllExperts) {
   {
     SCOPED_TRACE(CutsNoSum(row_) ? "no sum is cut" : "sums are cut");
     ExpectSameRun(result, whole, CutsNoSum(row_));
+  }
+
+  // Over a group within a data place, probes see the same micro-batches.
+  const std::vector<Probe> probes = runs_.Probes("run"),
+                           of_whole = runs_.Probes("whole");
+  ASSERT_EQ(probes.size(), of_whole.size());
+  const int within = Along(row_, 0) * Along(row_, 1);
+  for (size_t i = 0; i < probes.size() && within % Along(row_, 4) == 0; ++i) {
+    EXPECT_NEAR(probes[i].agreement, of_whole[i].agreement, 1e-3);
   }
 
   RunTable table(kAxes, {}, GetParam());
