@@ -11,6 +11,7 @@
 //     tape.Record({.name = "gelu", .inputs = {x}, .outputs = {y},
 //                  .saves = {x},
 //                  .by_token = true,
+//                  .own_rows = true,
 //                  .input = [=](Backward& b) {
 //                    const Tensor dx = b.NewGrad(x);
 //                    ... backward kernel: dx from b.grad(y), x.value() ...
@@ -85,6 +86,16 @@ struct OpRecord {
   // on what a state keeps of earlier ones (Tape::State). A layer generates
   // token by token if all of its ops are such; else all tokens are computed.
   bool by_token = false;
+  // Under VisitGroups::sequence the op takes a rank's own rows: it needs no
+  // other tokens, or gets what it needs of them from the other ranks itself.
+  // The tape refuses to give these rows to another op, which is to take all
+  // rows. The flags are independent:
+  //   both           norms, linear, dropout
+  //   own_rows only  rows of experts whose capacity tokens compete for
+  //   by_token only  attention over a cache; rotary, by the places of all
+  //                  tokens
+  //   neither        attention
+  bool own_rows = false;
   // Columns of the outputs depend on all columns of the inputs, as in a matrix
   // product. If not, and a rank has only some columns of an input
   // (Tape::columns), an output with as many columns has the same ones; an
