@@ -146,6 +146,14 @@ struct VisitInputs {
   const int64_t* samples = nullptr;  // [B] global sample numbers
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted
   LossRecord* loss = nullptr;        // added to by the loss
+  // Whether the forward runs again for the visit's backward (recompute). It is
+  // then to ask for the same memory and exchanges, but to add nothing to sums
+  // of the step: the first forward did.
+  bool again = false;
+  // [1]: the counted targets of the micro-batch, all rows whole. All ranks that
+  // work on it (tensor, context, pipeline) have the same number. Null if
+  // `targets` is.
+  const int64_t* counted_targets = nullptr;
   // [B, T]: the position of each token: its place in its document if rows hold
   // several, else in its row. Null: it is first_position + t, because rows are
   // whole and have one document.

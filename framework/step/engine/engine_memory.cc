@@ -120,6 +120,8 @@ absl::Status Engine::Allocate() {
   records_->inputs = static_cast<int32_t*>(place(tokens * 4));
   records_->targets = static_cast<int32_t*>(place(tokens * 4));
   records_->samples = static_cast<int64_t*>(place(sequences * 8));
+  records_->counted_targets =
+      static_cast<int64_t*>(place(memory_.micro_batches * 8));
   if (memory_.positions) {
     records_->positions = static_cast<int32_t*>(place(tokens * 4));
   }
