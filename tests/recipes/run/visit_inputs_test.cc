@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <memory>
 
-#include "framework/comm/self_communicator.h"
+#include "framework/step/plan/measure.h"
 #include "layers/modules/embedding.h"
 #include "layers/modules/lm_head.h"
 #include "layers/modules/norm.h"
+#include "layers/ops/accumulate.h"
 #include "layers/ops/add.h"
 #include "tests/recipes/run/visit_notes.h"
 
@@ -43,36 +43,48 @@ INSTANTIATE_TEST_SUITE_P(Rows, VisitInputsTest, ::testing::ValuesIn(kCases));
 
 TEST_P(VisitInputsTest, AreTrue) { ExpectVisitsToldTruly(GetParam()); }
 
-// Takes memory in its first forward only.
+// Takes memory, or exchanges, in its first forward only.
 class FickleBlock final : public Module {
  public:
-  using Config = Norm::Config;
-  FickleBlock(const Scope& s, const Config& c) : norm_(s / "norm", c) {}
+  struct Config {
+    int64_t dim = 0;
+    bool exchanges = false;
+  };
+  FickleBlock(const Scope& s, const Config& c)
+      : exchanges_(c.exchanges), norm_(s / "norm", {.dim = c.dim}) {}
   Var operator()(Var x) override {
     Tape& tape = x.tape();
-    if (!tape.inputs().again) tape.Scratch({1}, x.dtype());
-    return x + norm_(x);
+    const Var y = x + norm_(x);
+    if (tape.inputs().again) return y;
+    if (exchanges_) {
+      tape.groups().tensor->AllReduce(y.data(), 1, y.dtype(),
+                                      VisitGroup::Reduction::kSum);
+    } else {
+      tape.Scratch({1}, y.dtype());
+    }
+    return y;
   }
 
  private:
+  const bool exchanges_;
   Norm norm_;
 };
 
-TEST(VisitInputsDeathTest, AForwardThatRunsAgainAsksForTheSameMemory) {
-  const auto build = [](const Scope& s, const GptConfig& c) {
-    auto model = std::make_unique<Sequential>(s);
-    model->Prologue<Embedding>("embed", {.vocab = c.vocab, .dim = c.dim});
-    model->Block<FickleBlock>({.dim = c.dim});
-    model->Epilogue<LmHead>({.dim = c.dim, .vocab = c.vocab});
-    return model;
-  };
-  EXPECT_DEATH(
-      {
-        SelfCommunicator comm;
-        StepRig(comm, "none", {.layers = 1, .tied = false, .build = build});
-      },
-      "blocks/0 asks for other memory or exchanges when its forward runs "
-      "again");
+TEST(VisitInputsDeathTest, AForwardThatRunsAgainAsksForTheSame) {
+  for (const bool exchanges : {false, true}) {
+    ParamRegistry registry;
+    Sequential model{Scope(registry)};
+    constexpr int64_t kDim = 8, kVocab = 6;
+    model.Prologue<Embedding>("embed", {.vocab = kVocab, .dim = kDim});
+    model.Block<FickleBlock>({.dim = kDim, .exchanges = exchanges});
+    model.Epilogue<LmHead>({.dim = kDim, .vocab = kVocab});
+    EXPECT_DEATH(MeasureLayers(model, registry,
+                               {.batch = {.micro_batch = 2, .seq = 4},
+                                .accumulate = Accumulate,
+                                .mesh = {.tensor = 2}}),
+                 "blocks/0 asks for other memory or exchanges when its forward "
+                 "runs again");
+  }
 }
 
 }  // namespace
