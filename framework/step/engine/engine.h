@@ -121,6 +121,7 @@ class Engine {
   Engine() = default;
   absl::Status MakeStreams(const Passes& passes);
   absl::Status Allocate();
+  void PlaceRecords();
   void MakeEvents(Pass& pass);
   void BuildVisits(const Program& any);
   void Describe(Pass& pass);

@@ -107,7 +107,11 @@ absl::Status Engine::Allocate() {
   }
   DELINK_ASSIGN_OR_RETURN(stored_arena_,
                           ArenaFor(device, memory_.stored_bytes(), &stored_));
+  PlaceRecords();
+  return absl::OkStatus();
+}
 
+void Engine::PlaceRecords() {
   records_ = std::make_unique<Records>();
   int64_t offset = 0;
   const auto place = [&](int64_t bytes) {
@@ -147,8 +151,7 @@ absl::Status Engine::Allocate() {
   records_->controls =
       static_cast<UpdateControl*>(place(2 * sizeof(UpdateControl)));
   DELINK_CHECK_LE(offset, memory_.records);
-  records_->result = device.NewEvent();
-  return absl::OkStatus();
+  records_->result = env_.device->NewEvent();
 }
 
 void Engine::MakeEvents(Pass& pass) {

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <ostream>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,7 +21,11 @@ namespace delink::testing {
 struct VisitNote {
   int64_t block = 0, sample = 0;
   bool training = false, again = false;
-  friend auto operator<=>(const VisitNote&, const VisitNote&) = default;
+  friend bool operator==(const VisitNote&, const VisitNote&) = default;
+  friend bool operator<(const VisitNote& a, const VisitNote& b) {
+    return std::tie(a.block, a.sample, a.training, a.again) <
+           std::tie(b.block, b.sample, b.training, b.again);
+  }
 };
 std::ostream& operator<<(std::ostream& out, const VisitNote& note);
 
