@@ -7,17 +7,17 @@
 namespace delink {
 namespace {
 
-// Checks that no input has as many tokens as the layer's input: it would have
-// only the rank's own.
+// Checks that no input has as many tokens as the layer's input: they would be
+// the rank's own.
 void CheckRows(const OpRecord& op, const Shape& own) {
   for (const Var& x : op.inputs) {
     const Shape& shape = x.shape();
     const bool all = own.rank() != 3 || shape.rank() != 3 ||
                      shape[0] != own[0] || shape[1] != own[1];
     DELINK_CHECK(all) << op.name
-                      << " does not say that it is by token, and is given a "
-                         "rank's own rows: it is to take all of them "
-                         "(ops::GatherRows)";
+                      << " is given a rank's own rows and does not say that it "
+                         "takes them (OpRecord::own_rows): it is to take all "
+                         "rows (ops::GatherRows)";
   }
 }
 
@@ -85,7 +85,7 @@ Tensor Tape::Scratch(const Shape& shape, DType dtype) {
 }
 
 void Tape::Record(OpRecord op, bool trains) {
-  if (env_.groups.sequence && !op.by_token) {
+  if (env_.groups.sequence && !op.own_rows) {
     CheckRows(op, nodes_.front().value.shape());
   }
   bool needs_grad = trains;

@@ -11,6 +11,7 @@
 //     tape.Record({.name = "gelu", .inputs = {x}, .outputs = {y},
 //                  .saves = {x},
 //                  .by_token = true,
+//                  .own_rows = true,
 //                  .input = [=](Backward& b) {
 //                    const Tensor dx = b.NewGrad(x);
 //                    ... backward kernel: dx from b.grad(y), x.value() ...
@@ -85,6 +86,16 @@ struct OpRecord {
   // on what a state keeps of earlier ones (Tape::State). A layer generates
   // token by token if all of its ops are such; else all tokens are computed.
   bool by_token = false;
+  // Under VisitGroups::sequence the op takes a rank's own rows: it needs no
+  // other tokens, or gets what it needs of them from the other ranks itself.
+  // The tape refuses to give these rows to another op, which is to take all
+  // rows. The flags are independent:
+  //   both           norms, linear, dropout
+  //   own_rows only  rows of experts whose capacity tokens compete for
+  //   by_token only  attention over a cache; rotary, by the places of all
+  //                  tokens
+  //   neither        attention
+  bool own_rows = false;
   // Columns of the outputs depend on all columns of the inputs, as in a matrix
   // product. If not, and a rank has only some columns of an input
   // (Tape::columns), an output with as many columns has the same ones; an
@@ -135,6 +146,14 @@ struct VisitInputs {
   const int64_t* samples = nullptr;  // [B] global sample numbers
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted
   LossRecord* loss = nullptr;        // added to by the loss
+  // Whether the forward runs again for the visit's backward (recompute). It is
+  // then to ask for the same memory and exchanges, but to add nothing to sums
+  // of the step: the first forward did.
+  bool again = false;
+  // [1]: the counted targets of the micro-batch, all rows whole. All ranks that
+  // work on it (tensor, context, pipeline) have the same number. Null if
+  // `targets` is.
+  const int64_t* counted_targets = nullptr;
   // [B, T]: the position of each token: its place in its document if rows hold
   // several, else in its row. Null: it is first_position + t, because rows are
   // whole and have one document.

@@ -45,12 +45,14 @@ struct Placement {
   Region region = Region::kWorkspace;
   int64_t offset = 0;  // bytes from the start of the region
   int64_t bytes = 0;
+  friend bool operator==(const Placement&, const Placement&) = default;
 };
 
 struct PhasePlan {
   std::vector<Placement> placements;  // in the order they are asked for
   int64_t slot_bytes = 0;
   int64_t workspace_bytes = 0;
+  friend bool operator==(const PhasePlan&, const PhasePlan&) = default;
 };
 
 using VisitPlan = std::array<PhasePlan, kPhases>;  // indexed by Phase

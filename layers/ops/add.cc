@@ -27,6 +27,7 @@ void RecordAdd(Var a, Var b, Var y) {
                    .inputs = {a, b},
                    .outputs = {y},
                    .by_token = true,
+                   .own_rows = true,
                    .input = [=](Backward& back) {
                      back.PassGrad(y, a);
                      back.PassGrad(y, b);

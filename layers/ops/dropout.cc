@@ -73,6 +73,7 @@ Var Dropout(Var x, double rate, uint64_t name_hash) {
                .inputs = {x},
                .outputs = {y},
                .by_token = true,
+               .own_rows = true,
                .input = [=](Backward& back) {
                  if (!x.needs_grad()) return;
                  Drop(x, back.stream(), args, back.grad(y).data(),

@@ -192,6 +192,7 @@ Var AddPositions(Var x, Param& p) {
                .inputs = {x},
                .outputs = {y},
                .by_token = true,
+               .own_rows = true,
                .input =
                    [=](Backward& back) {
                      if (x.needs_grad()) back.PassGrad(y, x);

@@ -30,6 +30,7 @@ void RecordGelu(Var x, Var y, GeluForm form) {
                    .outputs = {y},
                    .saves = {x},
                    .by_token = true,
+                   .own_rows = true,
                    .input =
                        [=](Backward& back) {
                          if (!x.needs_grad()) return;

@@ -184,6 +184,7 @@ void Record(Sizes s, const Input& in, Var y, Param& w, Param* b) {
        .weight_saves = {in.x},
        .saves = in.pre.defined() ? std::vector{in.pre} : std::vector<Var>(),
        .by_token = true,
+       .own_rows = true,
        .mixes_columns = true,
        .input = [=, &w](Backward& back) { InputGrad(back, s, in, y, w); },
        .weight = [=,

@@ -137,7 +137,8 @@ Var Norm(Var x, std::span<const Var> terms, Param& w, Param* b, double eps) {
   OpRecord op{.name = b != nullptr ? "layer_norm" : "rms_norm",
               .inputs = {x},
               .outputs = {s.y},
-              .by_token = true};
+              .by_token = true,
+              .own_rows = true};
   if (recording) {
     op.saves = {x, s.rstd};
     if (b != nullptr) op.saves = {x, s.mean, s.rstd};

@@ -80,8 +80,11 @@ Var QkNorm(Var qkv, const QkNormConfig& c, Param& q_w, Param& k_w) {
                         .k_w = k_w.weight().data(),
                         .y = s.y.data(),
                         .rstd = recording ? s.rstd.data() : nullptr});
-  OpRecord op{
-      .name = "qk_norm", .inputs = {qkv}, .outputs = {s.y}, .by_token = true};
+  OpRecord op{.name = "qk_norm",
+              .inputs = {qkv},
+              .outputs = {s.y},
+              .by_token = true,
+              .own_rows = true};
   if (recording) {
     op.saves = {qkv, s.rstd};
     op.input = [=, &q_w, &k_w](Backward& back) {

@@ -64,8 +64,11 @@ Var GatherOwn(Var x, VisitGroup& group) {
   const Var y =
       tape.Output(AllRows(tape, group.size() * x.dim(1), x.dim(2)), x.dtype());
   Gather(tape.device(), tape.stream(), group, x.value(), y.value());
-  OpRecord op{
-      .name = "gather_rows", .inputs = {x}, .outputs = {y}, .by_token = true};
+  OpRecord op{.name = "gather_rows",
+              .inputs = {x},
+              .outputs = {y},
+              .by_token = true,
+              .own_rows = true};
   op.input = [=, &group](Backward& back) {
     if (x.needs_grad()) Scatter(group, back.grad(y), back.NewGrad(x));
   };

@@ -32,6 +32,7 @@ Var SwiGlu(Var x) {
                .outputs = {y},
                .saves = {x},
                .by_token = true,
+               .own_rows = true,
                .input =
                    [=](Backward& back) {
                      if (!x.needs_grad()) return;

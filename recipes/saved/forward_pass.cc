@@ -118,6 +118,7 @@ absl::Status ForwardPass::Allocate() {
       {&targets_, tokens},
       {&positions_, positions},
       {&samples_, batch.micro_batch * SizeOf(DType::kI64)},
+      {&counted_targets_, SizeOf(DType::kI64)},
       {&losses_, batch.micro_batch * record}};
   for (const auto& [buffer, bytes] : wanted) {
     DELINK_ASSIGN_OR_RETURN(*buffer, Buffer::Allocate(store_.device(), bytes));
@@ -147,6 +148,9 @@ Tensor ForwardPass::RunLayers(const HostBatch& batch) {
   }
   device.CopyFromHost(*stream_, samples_.data(), batch.samples.data(),
                       options_.batch.micro_batch * SizeOf(DType::kI64));
+  loaded_counted_ = CountedTargets(batch.targets, 1).front();
+  device.CopyFromHost(*stream_, counted_targets_.data(), &loaded_counted_,
+                      sizeof(loaded_counted_));
   Tensor x(inputs_.data(), DType::kI32, layers_.front().input);
   for (size_t place = 0; place + 1 < layers_.size(); ++place) {
     ForwardRanks* const ranks = options_.ranks;
@@ -226,14 +230,16 @@ std::vector<double> ForwardPass::Logits(const Tensor& x, int64_t first,
   return {logits.begin() + first * V, logits.begin() + (first + count) * V};
 }
 
-// From sequence `sequence` of the batch on.
+// From sequence `sequence` of the batch on; counted targets are those of all
+// of the batch.
 VisitInputs ForwardPass::Inputs(int64_t sequence) const {
   const int64_t tokens = sequence * options_.batch.seq;
   VisitInputs inputs{
       .training = false,
       .samples = static_cast<const int64_t*>(samples_.data()) + sequence,
       .targets = static_cast<const int32_t*>(targets_.data()) + tokens,
-      .loss = static_cast<LossRecord*>(losses_.data()) + sequence};
+      .loss = static_cast<LossRecord*>(losses_.data()) + sequence,
+      .counted_targets = static_cast<const int64_t*>(counted_targets_.data())};
   if (options_.batch.masked) {
     inputs.positions = static_cast<const int32_t*>(positions_.data()) + tokens;
     inputs.documents = inputs.positions;

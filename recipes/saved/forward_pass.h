@@ -77,7 +77,8 @@ class ForwardPass {
   VisitPlan loss_visits_;          // of the epilogue, for one record
   std::unique_ptr<StreamedWeights> weights_;
   Buffer workspace_, boundaries_[2], inputs_, targets_, positions_, samples_,
-      losses_;
+      counted_targets_, losses_;
+  int64_t loaded_counted_ = 0;  // its copy may be under way
 };
 
 }  // namespace delink

@@ -87,22 +87,24 @@ void ModelRunner::BindWithGradients(int layer) {
   binder_->Bind(layer, &written);
 }
 
-void ModelRunner::ForwardLayer(int layer, Phase phase) {
+void ModelRunner::ForwardLayer(int layer, Phase phase, bool again) {
   const bool last = layer + 1 == model_->layers();
   if (last && phase == Phase::kRecord) {
     BindWithGradients(layer);
   } else {
     binder_->Bind(layer, nullptr);
   }
+  VisitInputs inputs = Inputs(phase != Phase::kEval);
+  inputs.again = again;
   At(visits_, layer)
-      ->Forward(phase, Inputs(phase != Phase::kEval), ActivationOf(layer - 1),
+      ->Forward(phase, inputs, ActivationOf(layer - 1),
                 last ? Tensor() : ActivationOf(layer));
 }
 
 void ModelRunner::BackwardLayer(int layer) {
   const bool last = layer + 1 == model_->layers();
   VisitRunner& visit = *At(visits_, layer);
-  if (options_.recompute && !last) ForwardLayer(layer, Phase::kRecord);
+  if (options_.recompute && !last) ForwardLayer(layer, Phase::kRecord, true);
   // A loss has taken its gradients in forward.
   if (!last) BindWithGradients(layer);
   const Tensor boundary(boundary_.data(), options_.dtype,
@@ -113,7 +115,7 @@ void ModelRunner::BackwardLayer(int layer) {
 
 // The parameters have nowhere to put gradients.
 void ModelRunner::BackwardInput(int layer) {
-  if (options_.recompute) ForwardLayer(layer, Phase::kRecord);
+  if (options_.recompute) ForwardLayer(layer, Phase::kRecord, true);
   binder_->Bind(layer, nullptr);
   const Tensor boundary(boundary_.data(), options_.dtype,
                         {batch_.B, batch_.T, width_});

@@ -60,7 +60,7 @@ class ModelRunner {
  private:
   Tensor ActivationOf(int layer);
   void BindWithGradients(int layer);
-  void ForwardLayer(int layer, Phase phase);
+  void ForwardLayer(int layer, Phase phase, bool again = false);
   void BackwardLayer(int layer);
   void BackwardInput(int layer);
   void BackwardWeight(int layer);

@@ -71,9 +71,10 @@ void VisitRunner::Measure() {
   options_.bind();
   Var x, y;
   Tensor dy;
-  const auto forward = [&](Phase phase) {
+  const auto forward = [&](Phase phase, bool again = false) {
     VisitInputs inputs = options_.inputs;
     inputs.training = phase != Phase::kEval;
+    inputs.again = again;
     tape.BeginForward(phase, inputs);
     x = tape.Input(input, options_.x_needs_grad);
     y = options_.layer(x);
@@ -88,7 +89,7 @@ void VisitRunner::Measure() {
   forward(Phase::kRecord);
   tape.RunBackward(y, dy, x, input);
   note(Phase::kBackward);
-  forward(Phase::kRecord);
+  forward(Phase::kRecord, /*again=*/true);
   tape.RunBackwardInput(y, dy, x, input);
   note(Phase::kBackwardInput);
   tape.RunBackwardWeight();

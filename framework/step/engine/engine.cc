@@ -112,6 +112,10 @@ void Engine::LoadTokens(const HostBatch& batch) {
   }
   load(records_->inputs, batch.inputs, &here.inputs);
   load(records_->targets, batch.targets, &here.targets);
+  here.counted_targets = CountedTargets(batch.targets, memory_.micro_batches);
+  env_.device->CopyFromHost(*compute_stream_, records_->counted_targets,
+                            here.counted_targets.data(),
+                            memory_.micro_batches * 8);
   if (records_->places != nullptr) copy(records_->places, here.places);
   if (records_->documents != nullptr) {
     copy(records_->documents, batch.positions);

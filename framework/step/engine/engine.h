@@ -121,6 +121,7 @@ class Engine {
   Engine() = default;
   absl::Status MakeStreams(const Passes& passes);
   absl::Status Allocate();
+  void PlaceRecords();
   void MakeEvents(Pass& pass);
   void BuildVisits(const Program& any);
   void Describe(Pass& pass);
@@ -193,7 +194,7 @@ class Engine {
   std::vector<double> FoundAgreements(const Pass& pass);
   std::unique_ptr<Pending> Sum(const Pass& pass);
 
-  VisitInputs InputsOf(const Pass& pass, int32_t micro_batch) const;
+  VisitInputs InputsOf(const Pass& pass, const Instruction& visit) const;
   Tensor InputTensor(const Pass& pass, int32_t layer, int32_t m) const;
   // The gradient boundary of the layer's chunk.
   Tensor BoundaryTensor(const Pass& pass, int32_t layer, int32_t m) const;
@@ -238,6 +239,7 @@ class Engine {
   // of it is kept here.
   struct LoadedTokens {
     std::vector<int32_t> inputs, targets, positions, places;
+    std::vector<int64_t> counted_targets;
   };
   LoadedTokens loaded_tokens_;
   RngKey loaded_key_;

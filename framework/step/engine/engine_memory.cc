@@ -107,7 +107,11 @@ absl::Status Engine::Allocate() {
   }
   DELINK_ASSIGN_OR_RETURN(stored_arena_,
                           ArenaFor(device, memory_.stored_bytes(), &stored_));
+  PlaceRecords();
+  return absl::OkStatus();
+}
 
+void Engine::PlaceRecords() {
   records_ = std::make_unique<Records>();
   int64_t offset = 0;
   const auto place = [&](int64_t bytes) {
@@ -120,6 +124,8 @@ absl::Status Engine::Allocate() {
   records_->inputs = static_cast<int32_t*>(place(tokens * 4));
   records_->targets = static_cast<int32_t*>(place(tokens * 4));
   records_->samples = static_cast<int64_t*>(place(sequences * 8));
+  records_->counted_targets =
+      static_cast<int64_t*>(place(memory_.micro_batches * 8));
   if (memory_.positions) {
     records_->positions = static_cast<int32_t*>(place(tokens * 4));
   }
@@ -145,8 +151,7 @@ absl::Status Engine::Allocate() {
   records_->controls =
       static_cast<UpdateControl*>(place(2 * sizeof(UpdateControl)));
   DELINK_CHECK_LE(offset, memory_.records);
-  records_->result = device.NewEvent();
-  return absl::OkStatus();
+  records_->result = env_.device->NewEvent();
 }
 
 void Engine::MakeEvents(Pass& pass) {

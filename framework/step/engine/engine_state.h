@@ -24,10 +24,11 @@ struct Engine::Visit {
 // Addresses in the records buffer (device memory).
 struct Engine::Records {
   // T: the tokens of a row that this rank has.
-  int32_t* inputs = nullptr;     // [M, B, T]
-  int32_t* targets = nullptr;    // [M, B, T]
-  int64_t* samples = nullptr;    // [M, B]
-  int32_t* positions = nullptr;  // [M, B, T], where VisitInputs has them
+  int32_t* inputs = nullptr;           // [M, B, T]
+  int32_t* targets = nullptr;          // [M, B, T]
+  int64_t* samples = nullptr;          // [M, B]
+  int64_t* counted_targets = nullptr;  // [M]
+  int32_t* positions = nullptr;        // [M, B, T], where VisitInputs has them
   // If the context axis cuts rows: `places` [T] and, if rows are masked,
   // `documents` [M, B, all T].
   int32_t* places = nullptr;

@@ -14,7 +14,8 @@ void Engine::Visit::Run(Phase phase, const VisitInputs& inputs, Module& layer,
   tape.Finish(y, out);
 }
 
-VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
+VisitInputs Engine::InputsOf(const Pass& pass, const Instruction& visit) const {
+  const int32_t micro_batch = visit.micro_batch;
   const BatchShape& batch = memory_.batch;
   const int64_t b = batch.micro_batch;
   const int64_t tokens = micro_batch * batch.local_tokens();
@@ -31,6 +32,8 @@ VisitInputs Engine::InputsOf(const Pass& pass, int32_t micro_batch) const {
           .samples = records_->samples + micro_batch * b,
           .targets = records_->targets + tokens,
           .loss = records_->loss,
+          .again = RunsAgain(visit),
+          .counted_targets = records_->counted_targets + micro_batch,
           .positions = positions,
           .documents = documents,
           .places = records_->places,
@@ -91,8 +94,7 @@ void Engine::Forward(const Pass& pass, const Instruction& at) {
       {.slot = phase == Phase::kRecord ? SavedRegion(pass, at) : nullptr,
        .workspace = workspace_.at(memory_.scratch_slot),
        .boundary = out.data()});
-  visit.Run(phase, InputsOf(pass, at.micro_batch),
-            env_.model->layer(LayerAt(at.layer)),
+  visit.Run(phase, InputsOf(pass, at), env_.model->layer(LayerAt(at.layer)),
             InputTensor(pass, at.layer, at.micro_batch), out);
 }
 
@@ -103,7 +105,7 @@ void Engine::Loss(const Pass& pass, const Instruction& at,
   binder_->Bind(LayerAt(at.layer), backward ? &written : nullptr);
   visit.memory.Bind({.slot = workspace_.data(),
                      .workspace = workspace_.at(memory_.scratch_slot)});
-  visit.tape.BeginForward(PhaseOf(pass, at), InputsOf(pass, at.micro_batch));
+  visit.tape.BeginForward(PhaseOf(pass, at), InputsOf(pass, at));
   const Var x =
       visit.tape.Input(InputTensor(pass, at.layer, at.micro_batch), true);
   env_.model->epilogue().Loss(x);
@@ -133,8 +135,8 @@ void Engine::Backward(const Pass& pass, const Instruction& at,
   visit.memory.Bind({.slot = saved,
                      .workspace = workspace_.at(memory_.scratch_slot),
                      .boundary = saved + slot_bytes});
-  if ((at.flags & kRecompute) != 0) {
-    visit.Run(Phase::kRecord, InputsOf(pass, at.micro_batch),
+  if (RunsAgain(at)) {
+    visit.Run(Phase::kRecord, InputsOf(pass, at),
               env_.model->layer(LayerAt(at.layer)),
               InputTensor(pass, at.layer, at.micro_batch), Tensor());
   }
@@ -155,11 +157,11 @@ void Engine::BackwardInput(const Pass& pass, const Instruction& at) {
       memory_.HeldOffset(pool) + number * At(memory_.held, pool).bytes));
   void* const workspace = workspace_.at(memory_.scratch_slot);
   binder_->Bind(LayerAt(at.layer), nullptr);
-  if ((at.flags & kRecompute) != 0) {
+  if (RunsAgain(at)) {
     // Nobody reads the output.
     visit.memory.Bind(
         {.slot = held, .workspace = workspace, .boundary = workspace_.data()});
-    visit.Run(Phase::kRecord, InputsOf(pass, at.micro_batch),
+    visit.Run(Phase::kRecord, InputsOf(pass, at),
               env_.model->layer(LayerAt(at.layer)),
               InputTensor(pass, at.layer, at.micro_batch), Tensor());
     held += At(At(layers_, at.layer).visits, Phase::kRecord).slot_bytes;

@@ -47,6 +47,7 @@ class Measurer {
     inputs_.samples = static_cast<const int64_t*>(anywhere);
     inputs_.targets = static_cast<const int32_t*>(anywhere);
     inputs_.loss = static_cast<LossRecord*>(anywhere);
+    inputs_.counted_targets = static_cast<const int64_t*>(anywhere);
     anywhere_ = anywhere;
   }
 
@@ -78,7 +79,15 @@ class Measurer {
     if (layer == 0 || last) return plan;
     std::vector<VisitExchange> again;
     NoteIn(&again);
+    // Backwards under recompute follow a forward that runs again.
+    inputs_.again = true;
     Forward(layer, Phase::kRecord, input);
+    inputs_.again = false;
+    DELINK_CHECK(memory_.Plan() == At(plan.visits, Phase::kRecord) &&
+                 again == At(plan.exchanges, Phase::kRecord))
+        << model_.layer_name(layer)
+        << " asks for other memory or exchanges when its forward runs again "
+           "(VisitInputs::again)";
     note(Phase::kBackwardInput);
     tape_.RunBackwardInput(y_, dy, x_, dx);
     At(plan.visits, Phase::kBackwardInput) = memory_.Plan();
@@ -158,9 +167,7 @@ VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at) {
   if (at.op == Op::kBackwardInput) {
     flops.backward = layer.backward_flops - layer.weight_flops;
   }
-  if (at.op != Op::kForward && (at.flags & kRecompute) != 0) {
-    flops.recompute = layer.flops;
-  }
+  if (RunsAgain(at)) flops.recompute = layer.flops;
   return flops;
 }
 

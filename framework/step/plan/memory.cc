@@ -26,7 +26,7 @@ void SizeBackward(const LayerPlan& layer, const ProgramShape& shape,
                                : Phase::kBackward;
   Grow(&m->workspace, PlanOf(layer, phase).workspace_bytes);
   if (at.layer == 0 || at.op == Op::kLoss || second) return;
-  const bool again = (at.flags & kRecompute) != 0;
+  const bool again = RunsAgain(at);
   const int64_t saved = PlanOf(layer, Phase::kRecord).slot_bytes;
   const int32_t pool = SlotClassOf(shape, at.layer);
   m->recompute = m->recompute || again;
@@ -106,6 +106,7 @@ int64_t RecordBytes(const StepMemory& memory) {
   }
   return by_token * AlignUp(tokens * SizeOf(DType::kI32)) + of_context +
          AlignUp(samples * SizeOf(DType::kI64)) +
+         AlignUp(memory.micro_batches * SizeOf(DType::kI64)) +
          AlignUp(memory.sums * SizeOf(DType::kF64)) + 3 * kAlignment;
 }
 

@@ -171,6 +171,11 @@ bool HasInputGradient(const Instruction& instruction) {
           (instruction.flags & kForwardOnly) == 0);
 }
 
+bool RunsAgain(const Instruction& instruction) {
+  return instruction.op != Op::kForward &&
+         (instruction.flags & kRecompute) != 0;
+}
+
 std::string ToString(const Instruction& instruction) {
   std::string text = ToString(instruction.op);
   switch (instruction.op) {

@@ -120,6 +120,10 @@ bool HasGradients(const Instruction& instruction);
 // kBackwardInput, a kLoss that is not kForwardOnly.
 bool HasInputGradient(const Instruction& instruction);
 
+// Whether it first runs the layer's forward again: a kBackward or a
+// kBackwardInput with kRecompute.
+bool RunsAgain(const Instruction& instruction);
+
 // "F(3,a)", "Loss(a)", "B(3,a)", "BI(3,a)", "Reduce(7)", "Norm": as in
 // docs/step-program.md and in traces. Micro-batches are letters (a..z, aa, ab,
 // ...), so that they cannot be taken for layers. Suffixes: r recomputes, p

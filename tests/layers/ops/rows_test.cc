@@ -3,14 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "framework/base/at.h"
 #include "layers/ops/add.h"
 #include "layers/ops/causal_attention.h"
 #include "layers/ops/gelu.h"
+#include "layers/ops/kernels_of.h"
 #include "tests/testing/cut_layer.h"
 #include "tests/testing/gradcheck.h"
 
@@ -177,7 +181,169 @@ TEST(Rows, OfOneRankAreNotForOpsThatMixTokens) {
     return visit.output().shape();
   };
   EXPECT_EQ(attend(true), (Shape{2, kT, kD}));
-  EXPECT_DEATH(attend(false), "attention does not say that it is by token");
+  EXPECT_DEATH(attend(false),
+               "attention is given a rank's own rows and does not say");
+}
+
+// Forward only.
+Var Flagged(Var x, bool by_token, bool own_rows) {
+  const Var y = x.tape().Output(x.shape(), x.dtype());
+  x.tape().Record({.name = "flagged",
+                   .inputs = {x},
+                   .outputs = {y},
+                   .by_token = by_token,
+                   .own_rows = own_rows});
+  return y;
+}
+
+// Whether an op takes them and whether it goes by token are two questions.
+TEST(Rows, OfOneRankAreForOpsThatTakeThem) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  testing::NotedGroup two(0, 2);
+  std::vector<double> x(kT * kD);
+  for (const bool by_token : {false, true}) {
+    for (const bool own_rows : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << by_token << ", " << own_rows);
+      const auto run = [&](bool gather) {
+        testing::VisitRunner visit(
+            {.device = device.get(),
+             .layer =
+                 [&](Var v) {
+                   return Flagged(gather ? ops::GatherRows(v) : v, by_token,
+                                  own_rows);
+                 },
+             .groups = {.tensor = &two, .sequence = true}});
+        visit.Forward(Phase::kForward, {.sequences = 2},
+                      Tensor(x.data(), DType::kF64, {1, kT, kD}), Tensor());
+        EXPECT_EQ(visit.tape().by_token(), by_token);
+      };
+      run(/*gather=*/true);
+      if (own_rows) {
+        run(/*gather=*/false);
+      } else {
+        EXPECT_DEATH(run(/*gather=*/false),
+                     "flagged is given a rank's own rows and does not say that "
+                     "it takes them .OpRecord::own_rows.: it is to take all "
+                     "rows .ops::GatherRows.");
+      }
+    }
+  }
+}
+
+constexpr int64_t kCapacity = 3;
+
+double* Row(const Tensor& x, int64_t row) {
+  return static_cast<double*>(x.data()) + row * x.dim(-1);
+}
+
+// Calls visit(i, token) for each of the rows [kCapacity, D] that has a token.
+template <typename Visit>
+void ForEachRow(const Tape& tape, const Tensor& tokens, Visit visit) {
+  if (tape.device().kind() == DeviceKind::kMeta) return;
+  const auto* const of = static_cast<const int32_t*>(tokens.data());
+  for (int64_t i = 0; i < kCapacity; ++i) {
+    if (of[i] >= 0) visit(i, of[i]);
+  }
+}
+
+// The first kCapacity tokens of all ranks whose first number is positive, as
+// rows [kCapacity, D] of their own: those of this rank, and zeros. `tokens`
+// [kCapacity]: where they are in x, or -1.
+struct Dispatched {
+  Var rows, tokens;
+};
+Dispatched Dispatch(Var x) {
+  Tape& tape = x.tape();
+  const int64_t N = ops::RowsOf(x.shape()), D = x.dim(-1);
+  VisitGroup* const group =
+      tape.groups().sequence ? tape.groups().tensor : nullptr;
+  const int ranks = group != nullptr ? group->size() : 1;
+  const int rank = group != nullptr ? group->rank() : 0;
+  const Tensor wanted = tape.Scratch({ranks}, DType::kF64);
+  const Var rows = tape.Output({kCapacity, D}, x.dtype());
+  const Var tokens = tape.Output({kCapacity}, DType::kI32);
+  const bool meta = tape.device().kind() == DeviceKind::kMeta;
+  const auto wants = [&](int64_t t) { return Row(x.value(), t)[0] > 0; };
+  auto* const counts = static_cast<double*>(wanted.data());
+  for (int64_t t = 0; !meta && t < N; ++t) {
+    if (t == 0) counts[rank] = 0;
+    counts[rank] += wants(t) ? 1 : 0;
+  }
+  if (group != nullptr) group->AllGather(counts, 1, DType::kF64);
+  if (!meta) {
+    std::fill_n(Row(rows.value(), 0), kCapacity * D, 0.0);
+    auto* const of = static_cast<int32_t*>(tokens.data());
+    std::fill_n(of, kCapacity, -1);
+    double before = std::accumulate(counts, counts + rank, 0.0);
+    int64_t taken = 0;
+    for (int32_t t = 0; t < N && before < kCapacity; ++t) {
+      if (!wants(t)) continue;
+      ++before;
+      std::copy_n(Row(x.value(), t), D, Row(rows.value(), taken));
+      of[taken++] = t;
+    }
+  }
+  tape.Record({.name = "dispatch",
+               .inputs = {x},
+               .outputs = {rows, tokens},
+               .saves = {tokens},
+               .own_rows = true,
+               .input = [=](Backward& back) {
+                 const Tensor dx = back.NewGrad(x), drows = back.grad(rows);
+                 back.device().FillZero(back.stream(), dx.data(), dx.bytes());
+                 ForEachRow(x.tape(), tokens.value(),
+                            [&](int64_t i, int64_t t) {
+                              std::copy_n(Row(drows, i), D, Row(dx, t));
+                            });
+               }});
+  return {rows, tokens};
+}
+
+// x, and on the tokens that have rows those added.
+Var Combine(Var x, const Dispatched& d) {
+  Tape& tape = x.tape();
+  const int64_t D = x.dim(-1);
+  const Var y = tape.Output(x.shape(), x.dtype());
+  tape.device().Copy(tape.stream(), y.data(), x.data(), x.value().bytes());
+  ForEachRow(tape, d.tokens.value(), [&](int64_t i, int64_t t) {
+    for (int64_t j = 0; j < D; ++j) {
+      Row(y.value(), t)[j] += Row(d.rows.value(), i)[j];
+    }
+  });
+  tape.Record(
+      {.name = "combine",
+       .inputs = {x, d.rows},
+       .outputs = {y},
+       .saves = {d.tokens},
+       .own_rows = true,
+       .input = [=](Backward& back) {
+         const Tensor drows = back.NewGrad(d.rows), dy = back.grad(y);
+         back.device().FillZero(back.stream(), drows.data(), drows.bytes());
+         ForEachRow(x.tape(), d.tokens.value(), [&](int64_t i, int64_t t) {
+           std::copy_n(Row(dy, t), D, Row(drows, i));
+         });
+         back.PassGrad(y, x);
+       }});
+  return y;
+}
+
+// Ops that take a rank's own rows though a token's output depends on others'.
+// Between them is an op by token, whose rows are no tokens.
+TEST(Rows, OfOneRankCompeteForACapacity) {
+  const CutCase c = CaseOf([](Var x) {
+    const Dispatched d = Dispatch(x);
+    return Combine(x, {ops::Gelu(d.rows, GeluForm::kErf), d.tokens});
+  });
+  const CutResult whole = RunCut(c, {});
+  for (const int ranks : {2, 4}) {
+    for (const bool halves : {false, true}) {
+      testing::ExpectSame(RunCut(c, {.ranks = ranks,
+                                     .sequence = true,
+                                     .memory = MemoryMode::kPlanned,
+                                     .halves = halves}),
+                          whole, 0);
+    }
+  }
 }
 
 TEST(Rows, OfOneRankAreTheValueItself) {

@@ -61,6 +61,7 @@ Var DynamicTanh(Var x, Param& slope, Param& scale) {
                .outputs = {y},
                .saves = {x},
                .by_token = true,
+               .own_rows = true,
                .input = input,
                .weight = weight},
               /*trains=*/true);
