@@ -12,7 +12,8 @@
 
 namespace delink {
 
-// The rows of one matrix of a parameter, or its columns (kIn).
+// Rows that are cut by themselves, or columns (kIn), or elements of a vector;
+// counted within each entry (EntriesOf), as all are cut alike.
 struct Stack {
   int64_t first = 0;
   int64_t count = 0;
@@ -23,7 +24,8 @@ std::vector<Stack> StacksOf(const ParamSpec& spec);
 // for each rank, or one for each unit if there are fewer units than ranks.
 int PiecesOf(const ParamSpec& spec, int64_t count, int ranks);
 
-// The rectangles that piece `i` of `pieces` has of a parameter.
+// The rectangles that piece `i` of `pieces` has of a parameter, entry by entry;
+// of matrices that are cut by columns, one rectangle of all.
 std::vector<Rect> RectsOf(const ParamSpec& spec, int i, int pieces, int ranks);
 
 // For a product with a weight that is Split::kOut: the columns that a place

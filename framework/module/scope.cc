@@ -3,6 +3,9 @@
 namespace delink {
 
 Param& Scope::Param(std::string_view name, const ParamSpec& spec) const {
+  const int rank = spec.shape.rank();
+  DELINK_CHECK(spec.vectors ? rank == 2 : rank <= 3)
+      << Join(path_, name) << " has the shape " << spec.shape;
   ParamDecl decl{.name = Join(path_, name),
                  .local = Join(local_, name),
                  .layer = layer_,

@@ -25,17 +25,19 @@ struct Part {
 };
 
 std::vector<Part> PartsOf(const ParamDecl& decl) {
-  const Shape& shape = decl.spec.shape;
-  DELINK_CHECK_EQ(shape.rank(), 2) << decl.name;
+  const Entries entries = EntriesOf(decl.spec);
   std::vector<int64_t> stacked = decl.spec.stacked;
-  if (stacked.empty()) stacked = {shape[0]};
+  if (stacked.empty()) stacked = {entries.rows};
   std::vector<Part> parts;
   int64_t row = 0;
-  for (const int64_t rows : stacked) {
-    parts.push_back({.first_row = row, .rows = rows, .columns = shape[1]});
-    row += rows;
+  for (int64_t e = 0; e < entries.count; ++e) {
+    for (const int64_t rows : stacked) {
+      parts.push_back(
+          {.first_row = row, .rows = rows, .columns = entries.columns});
+      row += rows;
+    }
   }
-  DELINK_CHECK_EQ(row, shape[0]) << decl.name;
+  DELINK_CHECK_EQ(row, entries.count * entries.rows) << decl.name;
   return parts;
 }
 
