@@ -14,14 +14,27 @@
 namespace delink {
 namespace {
 
-// The shape of the rectangles of a tensor that are here: the tensor's shape if
-// all of it is here, else with fewer rows or columns.
-Shape ShapeOf(const Shape& whole, const std::vector<Rect>& rects) {
-  if (rects.size() == 1 && rects[0] == WholeOf(whole)) return whole;
-  int64_t rows = 0;
-  for (const Rect& rect : rects) rows += rect.rows;
-  if (whole.rank() < 2) return {rows};
-  return {rows, rects.empty() ? WholeOf(whole).columns : rects[0].columns};
+// The shape of the rectangles of a parameter that are here: its own shape if
+// all of it is here, else with fewer rows, columns or entries.
+Shape ShapeOf(const ParamSpec& spec, const std::vector<Rect>& rects) {
+  if (rects.size() == 1 && rects[0] == WholeOf(spec.shape)) return spec.shape;
+  const Entries all = EntriesOf(spec);
+  int64_t rows = 0, elements = 0;
+  for (const Rect& rect : rects) {
+    rows += rect.rows;
+    elements += rect.elements();
+  }
+  if (spec.shape.rank() < 2) return {rows};
+  int64_t entries = all.count;
+  if (elements > 0) {
+    const Rect& last = rects.back();
+    entries = (last.row + last.rows - 1) / all.rows - rects[0].row / all.rows;
+    ++entries;
+  }
+  if (spec.vectors) return {entries, elements / entries};
+  const int64_t columns = rects.empty() ? all.columns : rects[0].columns;
+  if (spec.shape.rank() == 2) return {rows, columns};
+  return {entries, rows / entries, columns};
 }
 
 }  // namespace
@@ -41,7 +54,7 @@ Binder::Binder(ParamStore& store) : store_(&store) {
 
 void Binder::FindBindings(const LogicalTensor& tensor, const ParamDecl& decl) {
   const std::vector<int>& slabs = store_->slabs_of_layer(decl.layer);
-  std::map<int64_t, Binding> pieces;  // by their first row
+  std::map<Rect, Binding> pieces;  // by their first rectangle
   for (size_t i = 0; i < slabs.size(); ++i) {
     const LocalSlab& local = store_->local(slabs[i]);
     const auto at =
@@ -49,19 +62,19 @@ void Binder::FindBindings(const LogicalTensor& tensor, const ParamDecl& decl) {
     if (local.logical != tensor.slab || at == local.params.end()) continue;
     const auto p = static_cast<size_t>(at - local.params.begin());
     const std::vector<Rect>& rects = local.rects[p];
-    pieces[rects.empty() ? 0 : rects[0].row] = {
+    pieces[rects.empty() ? Rect() : rects[0]] = {
         .param = decl.param.get(),
         .is_rest = false,
         .has_rest = false,
-        .shape = ShapeOf(tensor.shape, rects),
+        .shape = ShapeOf(decl.spec, rects),
         .slab = slabs[i],
         .index = static_cast<int>(i),
         .offset = local.slab.params[p].offset};
   }
   DELINK_CHECK_LE(pieces.size(), size_t{2}) << tensor.name;
   std::vector<Binding>& bindings = At(bindings_, decl.layer);
-  for (auto& [row, binding] : pieces) {
-    binding.is_rest = row != pieces.begin()->first;
+  for (auto& [first, binding] : pieces) {
+    binding.is_rest = first != pieces.begin()->first;
     binding.has_rest = !binding.is_rest && pieces.size() > 1;
     bindings.push_back(binding);
   }

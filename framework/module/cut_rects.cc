@@ -6,16 +6,17 @@
 namespace delink {
 
 std::vector<Stack> StacksOf(const ParamSpec& spec) {
-  const Rect whole = WholeOf(spec.shape);
-  if (spec.split == Split::kIn) return {{.count = whole.columns}};
-  if (spec.stacked.empty()) return {{.count = whole.rows}};
+  const Entries entries = EntriesOf(spec);
+  const bool columns = spec.split == Split::kIn || spec.vectors;
+  const int64_t all = columns ? entries.columns : entries.rows;
+  if (spec.split == Split::kIn || spec.stacked.empty()) return {{.count = all}};
   std::vector<Stack> stacks;
   int64_t first = 0;
   for (const int64_t count : spec.stacked) {
     stacks.push_back({first, count});
     first += count;
   }
-  DELINK_CHECK_EQ(first, whole.rows) << "stacked rows are all of a parameter's";
+  DELINK_CHECK_EQ(first, all) << "stacked rows are all of a parameter's";
   return stacks;
 }
 
@@ -55,19 +56,29 @@ std::vector<Rect> RectsOf(const ParamSpec& spec, const Mesh& mesh, AxisCut cut,
     return {whole};
   }
   if (spec.split == Split::kNone || mesh.tensor == 1) return {whole};
+  const Entries entries = EntriesOf(spec);
+  const bool by_columns = spec.split == Split::kIn;
   std::vector<Rect> rects;
-  for (const Stack& stack : StacksOf(spec)) {
-    if (PiecesOf(spec, stack.count, mesh.tensor) != cut.pieces) continue;
-    const Range units = EvenPiece(stack.count / spec.unit, i, cut.pieces);
-    Rect rect = whole;
-    if (spec.split == Split::kIn) {
-      rect.column = units.begin * spec.unit;
-      rect.columns = units.size() * spec.unit;
-    } else {
-      rect.row = stack.first + units.begin * spec.unit;
-      rect.rows = units.size() * spec.unit;
+  for (int64_t e = 0; e < (by_columns ? 1 : entries.count); ++e) {
+    for (const Stack& stack : StacksOf(spec)) {
+      if (PiecesOf(spec, stack.count, mesh.tensor) != cut.pieces) continue;
+      const Range units = EvenPiece(stack.count / spec.unit, i, cut.pieces);
+      const int64_t first = stack.first + units.begin * spec.unit;
+      const int64_t count = units.size() * spec.unit;
+      Rect rect = whole;
+      if (!by_columns) {
+        rect.row = e * entries.rows;
+        rect.rows = entries.rows;
+      }
+      if (by_columns || spec.vectors) {
+        rect.column = first;
+        rect.columns = count;
+      } else {
+        rect.row += first;
+        rect.rows = count;
+      }
+      if (rect.elements() > 0 || by_columns) rects.push_back(rect);
     }
-    if (rect.elements() > 0 || spec.split == Split::kIn) rects.push_back(rect);
   }
   return rects;
 }

@@ -14,7 +14,8 @@
 
 namespace delink {
 
-// The rows of one matrix of a parameter, or its columns (kIn).
+// Rows that are cut by themselves, or columns (kIn), or elements of a vector;
+// counted within each entry (EntriesOf), as all are cut alike.
 struct Stack {
   int64_t first = 0;
   int64_t count = 0;
@@ -29,7 +30,9 @@ int PiecesOf(const ParamSpec& spec, int64_t count, int ranks);
 // into unlike numbers of pieces.
 std::set<AxisCut> CutsOf(const ParamSpec& spec, const Mesh& mesh);
 
-// The rectangles of a parameter that piece `i` of one of its cuts has.
+// The rectangles of a parameter that piece `i` of one of its cuts has, entry by
+// entry; of experts and of matrices that are cut by columns, one rectangle of
+// all.
 std::vector<Rect> RectsOf(const ParamSpec& spec, const Mesh& mesh, AxisCut cut,
                           int i);
 

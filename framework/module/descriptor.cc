@@ -10,6 +10,7 @@
 #include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
+#include "framework/module/state_layout.h"
 
 namespace delink {
 namespace {
@@ -36,26 +37,6 @@ void AddExtents(const LocalSlab& local, size_t index, Range range, int rank,
     }
     offset += count;
   }
-}
-
-// The rectangles of a grid of statistics that belong to `rects` of a tensor's
-// elements, in order: those of their rows, or of their columns.
-std::vector<Rect> StatisticsOf(const std::vector<Rect>& rects,
-                               const Shape& shape, StateExtent grid) {
-  if (rects.size() == 1 && rects[0] == WholeOf(shape)) {
-    return {WholeOf(StateShape(shape, grid))};
-  }
-  DELINK_CHECK_EQ(shape.rank(), 2) << "statistics of a tensor that is cut";
-  std::vector<Rect> statistics;
-  for (const Rect& rect : rects) {
-    if (grid == StateExtent::kRows) {
-      statistics.push_back({.row = rect.row, .rows = rect.rows, .columns = 1});
-    } else if (statistics.empty()) {
-      statistics.push_back(
-          {.row = rect.column, .rows = rect.columns, .columns = 1});
-    }
-  }
-  return statistics;
 }
 
 // The same for statistics: all of them are with the first element that the slab

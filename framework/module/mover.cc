@@ -11,18 +11,24 @@
 namespace delink {
 namespace {
 
+// Changes `rect` of a grid with so many columns, packed.
 template <typename T>
-void ChangeAll(const std::function<void(std::span<double>)>& change,
-               std::span<T> values) {
-  constexpr size_t kAtOnce = 4096;
+void ChangeAll(const Move& move, const Rect& rect, int64_t columns,
+               char* values) {
+  constexpr int64_t kAtOnce = 4096;
+  const int64_t rows = rect.columns == columns ? 1 : rect.rows;
+  const int64_t run = rect.elements() / rows;
+  auto* some = reinterpret_cast<T*>(values);
   std::vector<double> exact;
-  for (size_t first = 0; first < values.size(); first += kAtOnce) {
-    const std::span<T> some =
-        values.subspan(first, std::min(kAtOnce, values.size() - first));
-    exact.assign(some.begin(), some.end());
-    change(exact);
-    std::transform(exact.begin(), exact.end(), some.begin(),
-                   [](double value) { return static_cast<T>(value); });
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t number = (rect.row + row) * columns + rect.column;
+    for (int64_t first = 0; first < run; first += kAtOnce) {
+      const int64_t count = std::min(kAtOnce, run - first);
+      exact.assign(some, some + count);
+      move.change(exact, number + first);
+      some = std::transform(exact.begin(), exact.end(), some,
+                            [](double value) { return static_cast<T>(value); });
+    }
   }
 }
 
@@ -58,10 +64,15 @@ class Mover {
   const absl::Status& status() const { return status_; }
 
  private:
-  // A piece in host memory, and the move that it is of.
-  struct Passage {
+  // What the pieces of a move have in common.
+  struct Form {
     const Move* move = nullptr;
     Grain grain;
+    int64_t columns = 0;  // of the tensor's grid; 1: pieces are ranges of it
+  };
+  // A piece in host memory.
+  struct Passage {
+    Form form;
     CopyStep piece;
     std::unique_ptr<char[]> values;
     size_t room = 0;
@@ -71,7 +82,7 @@ class Mover {
   bool IsHere(const Extent& extent) const {
     return extent.rank == comm_.rank();
   }
-  absl::Status Pass(const Move& move, const Grain& grain, CopyStep piece);
+  absl::Status Pass(const Form& form, CopyStep piece);
   void CopyHere(const Move& move, CopyStep& step);
   void Read(Passage& passage);
   absl::Status ReadRanges(const Passage& passage, char* values);
@@ -113,12 +124,17 @@ absl::Status Mover::Go(const Move& move) {
   if (grain.size > 1) {
     for (Descriptor* extents : all) *extents = AsRanges(*extents, shape);
   }
+  int64_t columns = 1;
+  for (const Extent& owner : owners) {
+    columns = std::max(columns, owner.rect.column + owner.rect.columns);
+  }
   CopyPlan plan = PlanCopyOn(comm_.rank(), owners, before, after);
   DELINK_CHECK(plan.complete)
       << move.from->name << ": the sink wants what the source has nowhere";
   crosses_ = crosses_ || plan.crosses;
   const auto pass = [&](CopyStep piece) {
-    return Pass(move, grain, std::move(piece));
+    return Pass({.move = &move, .grain = grain, .columns = columns},
+                std::move(piece));
   };
   for (CopyStep& step : plan.steps) {
     if (IsHere(step.from) && !move.change) CopyHere(move, step);
@@ -138,11 +154,11 @@ void Mover::CopyHere(const Move& move, CopyStep& step) {
   });
 }
 
-absl::Status Mover::Pass(const Move& move, const Grain& grain, CopyStep piece) {
+absl::Status Mover::Pass(const Form& form, CopyStep piece) {
   Passage& passage = At(passages_, turn_);
   turn_ = 1 - turn_;
   DELINK_RETURN_IF_ERROR(Finish(passage));
-  const DType type = source_.type(move.field);
+  const DType type = source_.type(form.move->field);
   const int64_t count = piece.from.rect.elements();
   const auto bytes = static_cast<size_t>(count * SizeOf(type));
   if (passage.room < bytes) {
@@ -150,8 +166,7 @@ absl::Status Mover::Pass(const Move& move, const Grain& grain, CopyStep piece) {
     passage.values = std::make_unique_for_overwrite<char[]>(bytes);
     passage.room = bytes;
   }
-  passage.move = &move;
-  passage.grain = grain;
+  passage.form = form;
   passage.piece = std::move(piece);
   const int reader = passage.piece.from.rank;
   if (reader != comm_.rank()) {
@@ -167,31 +182,29 @@ absl::Status Mover::Pass(const Move& move, const Grain& grain, CopyStep piece) {
 
 void Mover::Read(Passage& passage) {
   if (!status_.ok()) return;
-  const Move& move = *passage.move;
+  const Move& move = *passage.form.move;
   const CopyStep& piece = passage.piece;
   char* const values = passage.values.get();
-  status_ = passage.grain.size > 1
+  status_ = passage.form.grain.size > 1
                 ? ReadRanges(passage, values)
                 : source_.Read(move.field, *move.from, piece.from, values);
   if (!status_.ok() || !move.change) return;
   const CopyStep::Place& place = piece.to.front();
   const LogicalTensor& to = *At(move.to, place.target);
-  if (sink_.grain(move.field, to) == passage.grain.size) {
+  if (sink_.grain(move.field, to) == passage.form.grain.size) {
     sink_.AsKept(move.field, to, place.extent, values);
   }
-  const auto count = static_cast<size_t>(piece.from.rect.elements());
   const DType type = sink_.type(move.field);
-  if (type == DType::kF64) {
-    auto* const exact = reinterpret_cast<double*>(values);
-    return ChangeAll(move.change, std::span(exact, count));
-  }
-  DELINK_CHECK(type == DType::kF32) << "only exact values are changed";
-  ChangeAll(move.change, std::span(reinterpret_cast<float*>(values), count));
+  DELINK_CHECK(type == DType::kF64 || type == DType::kF32)
+      << "only exact values are changed";
+  const auto change =
+      type == DType::kF64 ? ChangeAll<double> : ChangeAll<float>;
+  change(move, piece.from.rect, passage.form.columns, values);
 }
 
 // Reads a range of elements as rectangles of the tensor, as the source needs.
 absl::Status Mover::ReadRanges(const Passage& passage, char* values) {
-  const Move& move = *passage.move;
+  const Move& move = *passage.form.move;
   const Rect whole = WholeOf(move.from->shape);
   Extent from = passage.piece.from;
   from.pitch = whole.columns;
@@ -209,7 +222,7 @@ absl::Status Mover::ReadRanges(const Passage& passage, char* values) {
 
 void Mover::Send(Passage& passage) {
   const CopyStep& piece = passage.piece;
-  const DType type = source_.type(passage.move->field);
+  const DType type = source_.type(passage.form.move->field);
   int last = comm_.rank();
   for (const CopyStep::Place& place : piece.to) {
     if (IsHere(place.extent) || place.extent.rank == last) continue;
@@ -220,7 +233,7 @@ void Mover::Send(Passage& passage) {
 }
 
 void Mover::Write(const Passage& passage) {
-  const Move& move = *passage.move;
+  const Move& move = *passage.form.move;
   for (const CopyStep::Place& place : passage.piece.to) {
     if (!status_.ok()) return;
     if (!IsHere(place.extent)) continue;

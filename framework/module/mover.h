@@ -3,6 +3,7 @@
 // lists of moves.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <vector>
@@ -20,8 +21,9 @@ struct Move {
   std::vector<const LogicalTensor*> to;
   // Applied once by each rank that reads the values, in double, to the values
   // as the sink would keep them; each result is rounded once. It gets a few
-  // values at a time and does not know their positions. Null: no change.
-  std::function<void(std::span<double>)> change;
+  // values at a time: neighbours, of which the first has this number in the
+  // tensor's grid. Null: no change.
+  std::function<void(std::span<double>, int64_t first)> change;
 };
 
 // Values of a piece. Two pieces are on the host at a time.

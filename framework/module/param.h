@@ -23,12 +23,16 @@ struct Init {
 };
 
 // How a parameter may be cut, whatever the number of ranks: by rows (kOut) or
-// by columns (kIn) over the tensor axis; by its first dimension (kExpert) over
-// the expert axis, whose size must divide that dimension.
+// by columns (kIn) over the tensor axis; several matrices or vectors whole
+// (kExpert) over the expert axis, whose size must divide their number.
 enum class Split : uint8_t { kNone, kOut, kIn, kExpert };
 
 struct ParamSpec {
+  // A vector [n], a matrix [out, in], or E matrices [E, out, in]. Each of E
+  // matrices is cut and updated as if it were a parameter of its own.
   Shape shape;
+  // Whether [E, n] is not a matrix but E vectors, as the biases of E matrices.
+  bool vectors = false;
   Init init;
   bool decay = true;  // subject to weight decay
   Split split = Split::kNone;
@@ -46,7 +50,24 @@ struct ParamSpec {
   // A parameter of a block that writes to the residual stream. If all such
   // parameters of a block are zero, the block returns its input unchanged.
   bool residual = false;
+
+  bool is_vector() const { return vectors || shape.rank() < 2; }
 };
+
+// The equal vectors or matrices of a parameter. With the parameter seen as a
+// matrix (rect.h), number e has rows [e * rows, (e + 1) * rows); a single
+// vector has one column, each of several has one row.
+struct Entries {
+  int64_t count = 1;
+  int64_t rows = 0, columns = 0;
+  int64_t elements() const { return rows * columns; }
+};
+inline Entries EntriesOf(const ParamSpec& spec) {
+  const Shape& shape = spec.shape;
+  if (shape.rank() < 2) return {.rows = shape.elements(), .columns = 1};
+  if (spec.vectors) return {shape[0], 1, shape[1]};
+  return {shape.rank() > 2 ? shape[0] : 1, shape[-2], shape[-1]};
+}
 
 class Param {
  public:

@@ -3,6 +3,11 @@
 namespace delink {
 
 Param& Scope::Param(std::string_view name, const ParamSpec& spec) const {
+  const int rank = spec.shape.rank();
+  DELINK_CHECK(spec.vectors ? rank == 2 : rank <= 3)
+      << Join(path_, name) << " has the shape " << spec.shape;
+  DELINK_CHECK(spec.split != Split::kExpert || rank == 3 || spec.vectors)
+      << Join(path_, name) << " has one entry, which experts cannot cut";
   ParamDecl decl{.name = Join(path_, name),
                  .local = Join(local_, name),
                  .layer = layer_,

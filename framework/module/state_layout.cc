@@ -11,24 +11,6 @@ namespace {
 
 constexpr int64_t kValueAlignment = 64;  // values, and bytes of scales
 
-// The number of values of a factored statistic for rectangles of a parameter.
-int64_t StatisticsOf(const ParamDecl& decl, const std::vector<Rect>& rects,
-                     StateExtent extent) {
-  const Shape& shape = decl.spec.shape;
-  const bool whole = rects.size() == 1 && rects[0] == WholeOf(shape);
-  if (whole || extent == StateExtent::kNone) {
-    return StateShape(shape, extent).elements();
-  }
-  DELINK_CHECK_EQ(shape.rank(), 2)
-      << decl.name << " is cut, but its statistics are of whole rows";
-  if (extent == StateExtent::kColumns) {
-    return rects.empty() ? 0 : rects[0].columns;
-  }
-  int64_t rows = 0;
-  for (const Rect& rect : rects) rows += rect.rows;
-  return rows;
-}
-
 // The piece of one parameter, placed at layout->bytes. The slab has `elements`
 // of the parameter and, if its state is factored, `statistics` values. For
 // elementwise state the rank has room for [begin, end), padding included.
@@ -53,6 +35,36 @@ StateLayout::Piece Place(const ParamDecl& decl, int64_t elements,
 }
 
 }  // namespace
+
+std::vector<Rect> StatisticsOf(const std::vector<Rect>& rects,
+                               const Shape& shape, StateExtent grid) {
+  if (rects.size() == 1 && rects[0] == WholeOf(shape)) {
+    return {WholeOf(StateShape(shape, grid))};
+  }
+  std::vector<Rect> statistics;
+  for (const Rect& rect : rects) {
+    if (rect.elements() == 0) continue;
+    const int64_t height = shape[-2], row = rect.row % height;
+    const bool is_part = row + rect.rows <= height;
+    DELINK_CHECK(is_part || (row == 0 && rect.rows % height == 0))
+        << "a part of several matrices of " << shape;
+    Rect here{.row = rect.row / height,
+              .rows = is_part ? 1 : rect.rows / height,
+              .column = rect.column,
+              .columns = rect.columns};
+    if (grid == StateExtent::kRows) {
+      here.column = row;
+      here.columns = is_part ? rect.rows : height;
+    }
+    // Those of one matrix are a vector: one column.
+    if (shape.rank() == 2) here = {here.column, here.columns, 0, 1};
+    // Rectangles with the same columns have the same statistics of these.
+    if (statistics.empty() || statistics.back() != here) {
+      statistics.push_back(here);
+    }
+  }
+  return statistics;
+}
 
 int64_t SizeOf(StateStorage storage, DType exact) {
   switch (storage) {
@@ -85,9 +97,14 @@ StateLayout LayOutState(const LocalSlab& local, const ParamRegistry& registry,
     const int64_t from = std::max(begin, param.offset);
     const int64_t to = std::max(from, std::min(begin + room, next));
     const StateFormat format = spec.Of(KindOf(decl, blocks));
-    const bool factored = format.extent != StateExtent::kElements;
-    const int64_t statistics =
-        factored ? StatisticsOf(decl, local.rects[p], format.extent) : 0;
+    int64_t statistics = 0;
+    if (format.extent == StateExtent::kRows ||
+        format.extent == StateExtent::kColumns) {
+      for (const Rect& rect :
+           StatisticsOf(local.rects[p], decl.spec.shape, format.extent)) {
+        statistics += rect.elements();
+      }
+    }
     layout.pieces.push_back(Place(decl, param.elements, statistics, format,
                                   exact, from - param.offset, to - param.offset,
                                   &layout));

@@ -34,6 +34,12 @@ StateLayout LayOutState(const LocalSlab& local, const ParamRegistry& registry,
                         int blocks, const StateSpec& spec, DType exact,
                         int64_t begin, int64_t room);
 
+// The rectangles of a grid of statistics (StateShape) that belong to `rects` of
+// the elements of a matrix or of several, in order: those of their rows, or of
+// their columns. A rectangle has whole matrices or a part of one (a check).
+std::vector<Rect> StatisticsOf(const std::vector<Rect>& rects,
+                               const Shape& shape, StateExtent grid);
+
 // Bytes of a value.
 int64_t SizeOf(StateStorage storage, DType exact);
 

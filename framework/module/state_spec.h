@@ -18,12 +18,12 @@
 namespace delink {
 
 enum class ParamKind : uint8_t {
-  kHidden,  // a matrix (or several) of a block
+  kHidden,  // a matrix of a block, or several
   kOuter,   // a matrix of prologue or epilogue: embeddings, an output head
-  kVector,  // biases, norms' weights
+  kVector,  // biases, norms' weights: one or several (ParamSpec::vectors)
 };
 inline ParamKind KindOf(const ParamDecl& decl, int blocks) {
-  if (decl.spec.shape.rank() < 2) return ParamKind::kVector;
+  if (decl.spec.is_vector()) return ParamKind::kVector;
   const bool block = decl.layer >= 1 && decl.layer <= blocks;
   return block ? ParamKind::kHidden : ParamKind::kOuter;
 }

@@ -17,16 +17,19 @@ namespace {
 constexpr int64_t kParamBlock = 4096;  // elements, of the sums over parameters
 constexpr int64_t kTotals = 2;  // of squares of an update and of parameters
 
-// A parameter as the kernels see it: a vector has no columns.
+// Each of a parameter's entries as the kernels see it: a vector has no columns.
 struct Extents {
+  int64_t count = 1;  // entries
   int64_t rows = 0, columns = 0;
+  int64_t elements() const { return rows * std::max<int64_t>(columns, 1); }
 };
 
 Extents ExtentsOf(const ParamDecl& decl) {
-  const Shape& shape = decl.spec.shape;
-  if (shape.rank() < 2) return {.rows = shape.elements()};
-  DELINK_CHECK_EQ(shape.rank(), 2) << decl.name;
-  return {.rows = shape[0], .columns = shape[1]};
+  const Entries entries = EntriesOf(decl.spec);
+  if (!decl.spec.is_vector()) {
+    return {entries.count, entries.rows, entries.columns};
+  }
+  return {.count = entries.count, .rows = entries.elements()};
 }
 
 // Pieces of the scratch memory.
@@ -47,7 +50,7 @@ struct AdafactorScratch {
       bytes += AlignUp(count * 8);
       return reinterpret_cast<double*>(at);
     };
-    const int64_t n = e.rows * std::max<int64_t>(e.columns, 1);
+    const int64_t n = e.elements();
     rows = take(e.rows);
     columns = take(e.columns);
     partial = take((e.rows + kColumnRun - 1) / kColumnRun * e.columns);
@@ -59,7 +62,7 @@ struct AdafactorScratch {
   }
 };
 
-// The part of a parameter cut along the tensor axis that one slab here has.
+// The part that one slab here has of an entry cut along the tensor axis.
 struct Share {
   AdafactorArgs args;
   bool counts = false;  // this rank adds it to sums over the axis
@@ -132,14 +135,14 @@ class Adafactor final : public SlabOptimizer {
       if (!Joins(layout, here, p)) continue;
       const ParamDecl& decl = layout.registry().decl(local.slab.params[p].decl);
       const Extents all = ExtentsOf(decl);
-      const UpdateExchange sum{.dtype = DType::kF64};
-      if (all.columns > 0) {
-        exchanges.push_back(sum);
-        exchanges.back().count =
-            decl.spec.split == Split::kIn ? all.rows : all.columns;
+      const bool by_columns = decl.spec.split == Split::kIn;
+      for (int64_t e = 0; e < all.count; ++e) {
+        if (all.columns > 0) {
+          exchanges.push_back({.count = by_columns ? all.rows : all.columns,
+                               .dtype = DType::kF64});
+        }
+        exchanges.push_back({.count = kTotals, .dtype = DType::kF64});
       }
-      exchanges.push_back(sum);
-      exchanges.back().count = kTotals;
     }
     return exchanges;
   }
@@ -150,52 +153,64 @@ class Adafactor final : public SlabOptimizer {
     const Range held = store.held(slab, Plane::kState0);
     const SlabOnRank here = PlaceOf(store, slab);
     for (size_t i = 0; i < params.size(); ++i) {
+      const ParamDecl& decl = DeclOf(store, params[i]);
+      const Extents extents = ExtentsOf(decl);
       if (IsCut(store.layout(), here.slab, i)) {
         if (!Joins(store.layout(), here, i)) continue;
-        UpdateCut(stream, store, DeclOf(store, params[i]),
-                  SharesOf(store, slab, i, control, update));
+        for (int64_t e = 0; e < extents.count; ++e) {
+          UpdateCut(stream, store, decl,
+                    SharesOf(store, slab, i, e, control, update));
+        }
         continue;
       }
-      const UpdateRun run = {
-          .begin = params[i].offset,
-          .end = params[i].offset + params[i].elements,
-          .hyper = rules_.HyperOf(store.registry(), params[i].decl)};
-      if (run.end <= held.begin || run.begin >= held.end) continue;
-      DELINK_CHECK(held.begin <= run.begin && run.end <= held.end)
-          << "Adafactor needs all of " << DeclOf(store, params[i]).name;
-      const Extents extents = ExtentsOf(DeclOf(store, params[i]));
-      DELINK_CHECK_EQ(extents.rows * std::max<int64_t>(extents.columns, 1),
-                      params[i].elements)
-          << "Adafactor needs all of " << DeclOf(store, params[i]).name;
-      UpdateOne(
-          stream, store,
-          ArgsOf(store, slab, i, extents,
-                 ParamsOf(store, slab, run, control, {rounding(), update}),
-                 update));
+      const int64_t begin = params[i].offset;
+      const int64_t end = begin + params[i].elements;
+      if (end <= held.begin || begin >= held.end) continue;
+      // Of experts a rank has some, each whole.
+      const int64_t count = params[i].elements / extents.elements();
+      DELINK_CHECK(held.begin <= begin && end <= held.end &&
+                   end - begin == count * extents.elements())
+          << "Adafactor needs all of " << decl.name;
+      for (int64_t e = 0; e < count; ++e) {
+        UpdateOne(stream, store,
+                  ArgsOf(store, slab, i, e, extents, control, update));
+      }
     }
   }
 
  private:
+  // Of the part, of these extents, that the slab has of an entry of its
+  // params[param].
   AdafactorArgs ArgsOf(const ParamStore& store, int slab, size_t param,
-                       const Extents& here, const UpdatedParams& params,
-                       int64_t update) const {
-    const ParamStore::StatePlace row = store.state(slab, 0, param);
-    const ParamStore::StatePlace column = store.state(slab, 1, param);
+                       int64_t entry, const Extents& here,
+                       const UpdateControl* control, int64_t update) const {
+    const SlabParam& place = At(store.slab(slab).params, param);
+    const int64_t begin = place.offset + entry * here.elements();
+    const UpdateRun run = {
+        .begin = begin,
+        .end = begin + here.elements(),
+        .hyper = rules_.HyperOf(store.registry(), place.decl)};
+    const auto state = [&](int which, int64_t values) -> void* {
+      return static_cast<char*>(store.state(slab, which, param).values) +
+             entry * values * SizeOf(store.dtype(Plane::kState0));
+    };
     const bool matrix = here.columns > 0;
-    return {.params = params,
+    void* const row = state(0, here.rows);
+    return {.params = ParamsOf(store, slab, run, control, {rounding(), update}),
             .rows = here.rows,
             .columns = here.columns,
-            .row = matrix ? row.values : nullptr,
-            .column = column.values,
-            .v = matrix ? nullptr : row.values,
+            .row = matrix ? row : nullptr,
+            .column = matrix ? state(1, here.columns) : nullptr,
+            .v = matrix ? nullptr : row,
             .eps = config_.eps,
             .relative = config_.relative,
             .update = update};
   }
 
-  // The shares of params[param] in all slabs here whose state this rank has.
+  // The shares of an entry of params[param] in all slabs here whose state this
+  // rank has.
   std::vector<Share> SharesOf(const ParamStore& store, int slab, size_t param,
-                              const UpdateControl* control,
+                              int64_t entry, const UpdateControl* control,
                               int64_t update) const {
     const Layout& layout = store.layout();
     const LocalSlab& first = store.local(slab);
@@ -211,28 +226,22 @@ class Adafactor final : public SlabOptimizer {
                               local.params.begin());
       const SlabParam& place = local.slab.params[p];
       if (place.elements == 0) continue;
-      const UpdateRun run = {
-          .begin = place.offset,
-          .end = place.offset + place.elements,
-          .hyper = rules_.HyperOf(store.registry(), place.decl)};
       const Extents all = ExtentsOf(DeclOf(store, place));
       const int64_t columns =
           all.columns > 0 ? local.rects[p].front().columns : 0;
       const Extents extents = {
-          .rows = place.elements / std::max<int64_t>(columns, 1),
+          .rows = place.elements / all.count / std::max<int64_t>(columns, 1),
           .columns = columns};
-      shares.push_back({.args = ArgsOf(store, here, p, extents,
-                                       ParamsOf(store, here, run, control,
-                                                {rounding(), update}),
-                                       update),
-                        .counts = IsFirstToUpdate(layout, at)});
+      shares.push_back(
+          {.args = ArgsOf(store, here, p, entry, extents, control, update),
+           .counts = IsFirstToUpdate(layout, at)});
       shares.back().args.all_rows = all.rows;
       shares.back().args.all_columns = all.columns;
     }
     return shares;
   }
 
-  // Updates a parameter that is cut along the tensor axis.
+  // Updates an entry of a parameter that is cut along the tensor axis.
   void UpdateCut(Stream& stream, const ParamStore& store, const ParamDecl& decl,
                  std::vector<Share> shares) const {
     const OptimKernels& kernels = KernelsFor(store);

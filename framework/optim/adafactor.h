@@ -1,7 +1,8 @@
 // Adafactor (Shazeer and Stern, "Adafactor: adaptive learning rates with
 // sublinear memory cost", ICML 2018), without a first moment. The second moment
 // of a matrix is one number for each row and one for each column, that of a
-// vector is kept in full. The root mean square of an update is at most 1.
+// vector is kept in full. The root mean square of an update is at most 1. Each
+// of E matrices or vectors in one parameter is updated by itself.
 // matrix_arguments.h has the formulas; docs/optimizers.md says where they
 // differ from torch.optim.Adafactor.
 //

@@ -24,19 +24,28 @@ struct Part {
   Range range() const { return {first_row, first_row + rows}; }
 };
 
-std::vector<Part> PartsOf(const ParamDecl& decl) {
-  const Shape& shape = decl.spec.shape;
-  DELINK_CHECK_EQ(shape.rank(), 2) << decl.name;
+// Of `elements` of the parameter, which are whole entries: of experts a rank
+// has some.
+std::vector<Part> PartsOf(const ParamDecl& decl, int64_t elements) {
+  const Entries entries = EntriesOf(decl.spec);
+  const int64_t count = elements / entries.elements();
   std::vector<int64_t> stacked = decl.spec.stacked;
-  if (stacked.empty()) stacked = {shape[0]};
+  if (stacked.empty()) stacked = {entries.rows};
   std::vector<Part> parts;
   int64_t row = 0;
-  for (const int64_t rows : stacked) {
-    parts.push_back({.first_row = row, .rows = rows, .columns = shape[1]});
-    row += rows;
+  for (int64_t e = 0; e < count; ++e) {
+    for (const int64_t rows : stacked) {
+      parts.push_back(
+          {.first_row = row, .rows = rows, .columns = entries.columns});
+      row += rows;
+    }
   }
-  DELINK_CHECK_EQ(row, shape[0]) << decl.name;
+  DELINK_CHECK_EQ(row * entries.columns, elements) << decl.name;
   return parts;
+}
+
+std::vector<Part> PartsOf(const ParamDecl& decl) {
+  return PartsOf(decl, decl.spec.shape.elements());
 }
 
 // The pieces of a part of params[param] on the ranks of the tensor axis, by
@@ -135,8 +144,7 @@ class Muon final : public SlabOptimizer {
           .hyper = rules_.HyperOf(store.registry(), param.decl)};
       if (run.begin >= run.end) continue;
       if (matrix) {
-        DELINK_CHECK_EQ(run.end - run.begin, decl.spec.shape.elements())
-            << decl.name;
+        DELINK_CHECK_EQ(run.end - run.begin, param.elements) << decl.name;
         UpdateMatrix(stream, store, slab, param, control, update);
       } else {
         UpdateByAdamW(stream, store, slab, run, control, update);
@@ -166,7 +174,7 @@ class Muon final : public SlabOptimizer {
                     const SlabParam& param, const UpdateControl* control,
                     int64_t update) const {
     const Hyper hyper = rules_.HyperOf(store.registry(), param.decl);
-    for (const Part& part : PartsOf(DeclOf(store, param))) {
+    for (const Part& part : PartsOf(DeclOf(store, param), param.elements)) {
       const int64_t begin = param.offset + part.first_row * part.columns;
       const UpdateRun piece = {
           .begin = begin, .end = begin + part.elements(), .hyper = hyper};

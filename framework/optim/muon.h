@@ -4,9 +4,9 @@
 //
 // The momentum of a matrix is made nearly orthogonal by five steps of
 // Newton-Schulz with the usual quintic, in the type of the weights that layers
-// read. Each of several stacked matrices (ParamSpec::stacked) is updated by
-// itself: an update of q, k and v as one matrix would mix their singular
-// values.
+// read. Each of several matrices, stacked (ParamSpec::stacked) or in a third
+// dimension, is updated by itself: an update of q, k and v as one matrix would
+// mix their singular values.
 //
 // State: m in plane kState0, Muon's momentum or AdamW's first moment, linear in
 // the gradient; v in kState1 for parameters that AdamW updates. If the state is

@@ -84,7 +84,13 @@ Calibration Calibration::Create(const ParamStore& to,
   for (size_t s = 0; s < origins.size(); ++s) {
     const auto [at, first] =
         family_of.emplace(origins[s].slab, c.families_.size());
-    if (first) c.families_.push_back({.params = slabs[s].params.size()});
+    if (first) {
+      Family& added = c.families_.emplace_back();
+      for (const SlabParam& param : slabs[s].params) {
+        added.params.push_back(EntriesOf(to.registry().decl(param.decl).spec));
+      }
+      added.parts = added.PartOf(added.params.size());
+    }
     Family& family = c.families_[at->second];
     c.place_.emplace_back(at->second, family.slabs.size());
     family.slabs.push_back(static_cast<int>(s));
@@ -92,25 +98,31 @@ Calibration Calibration::Create(const ParamStore& to,
   size_t count = 0;
   for (Family& family : c.families_) {
     family.first = count;
-    count += family.params * (1 + 2 * family.slabs.size());
+    count += family.parts * (1 + 2 * family.slabs.size());
   }
   c.sums_.assign(count, 0.0);
   c.origins_ = std::move(origins);
   return c;
 }
 
-size_t Calibration::SumIndex(const Family& family, size_t param) {
-  return family.first + param;
+size_t Calibration::Family::PartOf(size_t param) const {
+  int64_t parts = 0;
+  for (size_t p = 0; p < param; ++p) parts += params[p].count;
+  return static_cast<size_t>(parts);
+}
+
+size_t Calibration::SumIndex(const Family& family, size_t part) {
+  return family.first + part;
 }
 
 size_t Calibration::ProductIndex(const Family& family, size_t member,
-                                 size_t param) {
-  return family.first + (1 + 2 * member) * family.params + param;
+                                 size_t part) {
+  return family.first + (1 + 2 * member) * family.parts + part;
 }
 
 size_t Calibration::MemberIndex(const Family& family, size_t member,
-                                size_t param) {
-  return family.first + (2 + 2 * member) * family.params + param;
+                                size_t part) {
+  return family.first + (2 + 2 * member) * family.parts + part;
 }
 
 absl::Status Calibration::AddFamily(const ParamStore& to, const Family& family,
@@ -121,23 +133,30 @@ absl::Status Calibration::AddFamily(const ParamStore& to, const Family& family,
   const int64_t most =
       std::max(kMinPiece, kPiece / static_cast<int64_t>(members));
   std::vector<double> together;
-  for (size_t p = 0; p < family.params; ++p) {
+  size_t part = 0;
+  for (size_t p = 0; p < family.params.size(); ++p) {
+    const Entries& entries = family.params[p];
     SlabTensors alike;
     for (const int slab : family.slabs) {
       alike.push_back(At(tensors, slab)[p]);
     }
-    GradientPieces g(to, alike, most, comm);
-    while (true) {
-      DELINK_ASSIGN_OR_RETURN(const bool more, g.Next());
-      if (!more) break;
-      together.assign(g.size(), 0.0);
-      for (size_t m = 0; m < members; ++m) {
-        for (size_t i = 0; i < g.size(); ++i) together[i] += g.Of(m)[i];
-      }
-      sums[SumIndex(family, p)] += Dot(together, together);
-      for (size_t m = 0; m < members; ++m) {
-        sums[ProductIndex(family, m, p)] += Dot(g.Of(m), together);
-        sums[MemberIndex(family, m, p)] += Dot(g.Of(m), g.Of(m));
+    for (int64_t e = 0; e < entries.count; ++e, ++part) {
+      const Rect rect{.row = e * entries.rows,
+                      .rows = entries.rows,
+                      .columns = entries.columns};
+      GradientPieces g(to, alike, rect, most, comm);
+      while (true) {
+        DELINK_ASSIGN_OR_RETURN(const bool more, g.Next());
+        if (!more) break;
+        together.assign(g.size(), 0.0);
+        for (size_t m = 0; m < members; ++m) {
+          for (size_t i = 0; i < g.size(); ++i) together[i] += g.Of(m)[i];
+        }
+        sums[SumIndex(family, part)] += Dot(together, together);
+        for (size_t m = 0; m < members; ++m) {
+          sums[ProductIndex(family, m, part)] += Dot(g.Of(m), together);
+          sums[MemberIndex(family, m, part)] += Dot(g.Of(m), g.Of(m));
+        }
       }
     }
   }
@@ -147,7 +166,7 @@ absl::Status Calibration::AddFamily(const ParamStore& to, const Family& family,
 double Calibration::NormBefore(const std::vector<double>& sums) const {
   double total = 0;
   for (const Family& family : families_) {
-    for (size_t p = 0; p < family.params; ++p) {
+    for (size_t p = 0; p < family.parts; ++p) {
       total += sums[SumIndex(family, p)];
     }
   }
@@ -158,7 +177,7 @@ double Calibration::NormAfter(const std::vector<double>& sums) const {
   double total = 0;
   for (const Family& family : families_) {
     for (size_t m = 0; m < family.slabs.size(); ++m) {
-      for (size_t p = 0; p < family.params; ++p) {
+      for (size_t p = 0; p < family.parts; ++p) {
         total += sums[MemberIndex(family, m, p)];
       }
     }
@@ -188,7 +207,7 @@ absl::Status Calibration::AddBatch(const ParamStore& to, double tokens,
   const double across = new_factor * old_factor;
   const double after = new_factor * new_factor;
   for (const Family& family : families_) {
-    for (size_t p = 0; p < family.params; ++p) {
+    for (size_t p = 0; p < family.parts; ++p) {
       sums_[SumIndex(family, p)] += before * sums[SumIndex(family, p)];
       for (size_t m = 0; m < family.slabs.size(); ++m) {
         sums_[ProductIndex(family, m, p)] +=
@@ -205,16 +224,18 @@ absl::Status Calibration::AddBatch(const ParamStore& to, double tokens,
   return absl::OkStatus();
 }
 
-Calibration::Factors Calibration::FactorsOf(int slab, size_t param) const {
+Calibration::Factors Calibration::FactorsOf(int slab, size_t param,
+                                            int64_t entry) const {
   DELINK_CHECK_GT(batches_, 0);
   const auto s = static_cast<size_t>(slab);
   const auto [f, member] = place_[s];
   const Family& family = families_[f];
-  DELINK_CHECK_LT(param, family.params);
-  const double together = sums_[SumIndex(family, param)];
+  DELINK_CHECK(entry < At(family.params, param).count);
+  const size_t part = family.PartOf(param) + static_cast<size_t>(entry);
+  const double together = sums_[SumIndex(family, part)];
   if (together > 0) {
-    return {.first = sums_[ProductIndex(family, member, param)] / together,
-            .second = sums_[MemberIndex(family, member, param)] / together};
+    return {.first = sums_[ProductIndex(family, member, part)] / together,
+            .second = sums_[MemberIndex(family, member, part)] / together};
   }
   const double share =
       static_cast<double>(origins_[s].after) / origins_[s].before;
@@ -232,16 +253,34 @@ absl::Status Calibration::Apply(ParamStore& to, Communicator& comm) const {
   std::vector<Move> moves;
   for (const LogicalTensor& tensor : to.layout().tensors()) {
     if (!tensor.link.empty()) continue;
-    const Factors factors = FactorsOf(tensor.slab, tensor.param);
+    const SlabParam& param =
+        At(to.layout().slabs(), tensor.slab).params[tensor.param];
+    const ParamDecl& decl = to.registry().decl(param.decl);
+    const int64_t entries = EntriesOf(decl.spec).count;
     for (const StateSpec& spec : to.states()) {
-      const double factor = spec.degree == 1 ? factors.first : factors.second;
-      if (factor == 1.0) continue;
+      std::vector<double> factors;
+      for (int64_t e = 0; e < entries; ++e) {
+        const Factors both = FactorsOf(tensor.slab, tensor.param, e);
+        factors.push_back(spec.degree == 1 ? both.first : both.second);
+      }
+      const auto is_one = [](double factor) { return factor == 1.0; };
+      if (std::ranges::all_of(factors, is_one)) continue;
+      const StateExtent grid = spec.Of(KindOf(decl, to.blocks())).extent;
+      const int64_t each = StateShape(tensor.shape, grid).elements() / entries;
       Move& move = moves.emplace_back();
       move.field = {.kind = Field::Kind::kState, .state = spec.name};
       move.from = &tensor;
       move.to = {&tensor};
-      move.change = [factor](std::span<double> values) {
-        for (double& value : values) value *= factor;
+      move.change = [=](std::span<double> values, int64_t first) {
+        auto value = values.begin();
+        while (value != values.end()) {
+          const int64_t at = first + (value - values.begin());
+          const int64_t left = each - at % each;
+          const double factor = At(factors, at / each);
+          const auto end =
+              value + std::min<int64_t>(left, values.end() - value);
+          for (; value != end; ++value) *value *= factor;
+        }
       };
     }
   }
@@ -266,10 +305,13 @@ std::string Calibration::Summary() const {
   Spread first, second, scale_first, scale_second;
   for (size_t s = 0; s < origins_.size(); ++s) {
     if (!origins_[s].changed()) continue;
-    for (size_t p = 0; p < families_[place_[s].first].params; ++p) {
-      const Factors factors = FactorsOf(static_cast<int>(s), p);
-      first.Add(factors.first);
-      second.Add(factors.second);
+    const std::vector<Entries>& params = families_[place_[s].first].params;
+    for (size_t p = 0; p < params.size(); ++p) {
+      for (int64_t e = 0; e < params[p].count; ++e) {
+        const Factors factors = FactorsOf(static_cast<int>(s), p, e);
+        first.Add(factors.first);
+        second.Add(factors.second);
+      }
     }
     const double share =
         static_cast<double>(origins_[s].after) / origins_[s].before;

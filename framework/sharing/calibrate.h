@@ -8,7 +8,8 @@
 // as the optimizer sees them, per token and clipped by norm: c_new = min(1,
 // clip / norm) over all g_l, c_old over all G (FinishNorm has the formula).
 // Clipping by value is not considered: recipes may not ask for both. Then, over
-// the batches and for each parameter of each new slab,
+// the batches and for each parameter of each new slab, or for each entry of it
+// (EntriesOf),
 //
 //   a_l = sum c_new c_old <g_l, G> / sum c_old^2 |G|^2     m_l = a_l m
 //   b_l = sum c_new^2 |g_l|^2     / sum c_old^2 |G|^2     v_l = b_l v
@@ -41,7 +42,7 @@ namespace delink {
 
 class Calibration {
  public:
-  // The factors of the moments of one parameter of one slab.
+  // The factors of the moments of one entry of one parameter of one slab.
   struct Factors {
     double first = 1, second = 1;  // a_l, b_l
   };
@@ -66,7 +67,7 @@ class Calibration {
 
   int64_t batches() const { return batches_; }  // that counted
   // For params[param] of a logical slab; needs a batch that counted.
-  Factors FactorsOf(int slab, size_t param) const;
+  Factors FactorsOf(int slab, size_t param, int64_t entry = 0) const;
   // For the log: "over 8 batches m x 0.0201 to 0.0216 and v x 0.00192 to
   // 0.0205; scale would take 0.0208 and 0.000434" (slabs that were cut only).
   std::string Summary() const;
@@ -75,14 +76,18 @@ class Calibration {
   // The new logical slabs that came from one old slab; they have equal layouts.
   struct Family {
     std::vector<int> slabs;
-    size_t params = 0;  // of each slab
-    size_t first = 0;   // of its sums
+    std::vector<Entries> params;  // of each slab
+    size_t parts = 0;             // all entries of these, in order
+    size_t first = 0;             // of its sums
+
+    // The number of a parameter's first entry.
+    size_t PartOf(size_t param) const;
   };
-  // A family's sums: |G|^2 of each parameter; then, for each slab, <g_l, G> of
-  // each parameter and |g_l|^2 of each parameter.
-  static size_t SumIndex(const Family& family, size_t param);
-  static size_t ProductIndex(const Family& family, size_t member, size_t param);
-  static size_t MemberIndex(const Family& family, size_t member, size_t param);
+  // A family's sums: |G|^2 of each part; then, for each slab, <g_l, G> of each
+  // part and |g_l|^2 of each part.
+  static size_t SumIndex(const Family& family, size_t part);
+  static size_t ProductIndex(const Family& family, size_t member, size_t part);
+  static size_t MemberIndex(const Family& family, size_t member, size_t part);
 
   Calibration() = default;
   absl::Status AddFamily(const ParamStore& to, const Family& family,

@@ -105,7 +105,7 @@ class Switch {
       move.field = field;
       move.from = old_tensors_.at({slab, param});
       if (divisor != 1) {
-        move.change = [divisor](std::span<double> values) {
+        move.change = [divisor](std::span<double> values, int64_t) {
           for (double& value : values) value /= divisor;
         };
       }

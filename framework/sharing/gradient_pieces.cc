@@ -24,10 +24,12 @@ void Unpack(const Extent& extent, const T* values, double* piece) {
 
 GradientPieces::GradientPieces(const ParamStore& store,
                                std::vector<const LogicalTensor*> tensors,
-                               int64_t most, Communicator& comm)
+                               const Rect& within, int64_t most,
+                               Communicator& comm)
     : store_(store),
       values_(store),
       tensors_(std::move(tensors)),
+      within_(within),
       most_(most),
       comm_(comm),
       pieces_(tensors_.size()) {
@@ -59,11 +61,12 @@ Descriptor GradientPieces::NextOf(const Descriptor& reduced) const {
   int rank = -1;
   for (const Extent& extent : reduced) {
     if (std::exchange(rank, extent.rank) != extent.rank) first = 0;
-    const int64_t all = extent.rect.elements();
+    const Rect own = Overlap(extent.rect, within_);
+    const int64_t all = own.elements();
     const Range here{std::clamp<int64_t>(begin_ - first, 0, all),
                      std::clamp<int64_t>(begin_ + most_ - first, 0, all)};
     int64_t offset = first + here.begin - begin_;
-    for (const Rect& rect : Cut(extent.rect, here)) {
+    for (const Rect& rect : Cut(own, here)) {
       next.push_back({.rect = rect,
                       .rank = rank,
                       .offset = offset,

@@ -18,11 +18,11 @@ namespace delink {
 
 class GradientPieces final : private ValueSource, private ValueSink {
  public:
-  // Pieces have `most` elements a rank, the last one fewer. All arguments must
-  // outlive this.
+  // Of elements that `within` has. Pieces have `most` elements a rank, the last
+  // one fewer. Store and comm must outlive this.
   GradientPieces(const ParamStore& store,
-                 std::vector<const LogicalTensor*> tensors, int64_t most,
-                 Communicator& comm);
+                 std::vector<const LogicalTensor*> tensors, const Rect& within,
+                 int64_t most, Communicator& comm);
 
   // Reads the next piece; false after the last piece of every rank. Collective.
   absl::StatusOr<bool> Next();
@@ -43,12 +43,13 @@ class GradientPieces final : private ValueSource, private ValueSink {
                    const LogicalTensor& tensor) const override;
   absl::Status Write(const Field& field, const LogicalTensor& tensor,
                      const Extent& extent, const void* values) override;
-  // The next elements that each rank gets, from begin_ on.
+  // The next elements that each rank gets, from begin_ of those within_ on.
   Descriptor NextOf(const Descriptor& reduced) const;
 
   const ParamStore& store_;
   StoreValues values_;
   std::vector<const LogicalTensor*> tensors_;
+  Rect within_;
   int64_t most_;
   Communicator& comm_;
   std::vector<Move> moves_;

@@ -109,8 +109,8 @@ std::string TableOf(const ExportPlan& exported) {
     for (const ExportTarget& to : exported.targets.at(tensor->name)) {
       const safetensors::PlannedTensor& theirs =
           At(exported.tensors, to.tensor);
-      absl::StrAppend(&table, tensor->name, " ", to.piece.row, " ",
-                      to.piece.rows, " ", to.piece.transposed, " ",
+      absl::StrAppend(&table, tensor->name, " ", to.piece.rect.row, " ",
+                      to.piece.rect.rows, " ", to.piece.transposed, " ",
                       to.piece.rotated, " ", theirs.name, " ",
                       ShapeText(theirs.shape), " ",
                       std::string(safetensors::ToString(theirs.type)), "\n");

@@ -1,5 +1,6 @@
 #include "recipes/convert/export_plan.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -72,13 +73,19 @@ absl::Status PlanTensors(const ParamRegistry& registry, const Layout& saved,
     const auto tensor = by_name.find(name);
     DELINK_CHECK(tensor != by_name.end()) << name;
     plan.moves.push_back(tensor->second);
+    std::vector<ExportTarget>& targets = plan.targets[name];
     for (Piece& piece : pieces) {
-      plan.ours.push_back(name);
-      const size_t index = plan.tensors.size();
-      plan.tensors.push_back(
-          {.name = piece.name, .type = dtype, .shape = piece.shape});
-      plan.targets[name].push_back(
-          {.tensor = index, .piece = std::move(piece)});
+      const auto same = std::ranges::find(
+          targets, piece.name,
+          [](const ExportTarget& target) { return target.piece.name; });
+      const size_t index =
+          same == targets.end() ? plan.tensors.size() : same->tensor;
+      if (same == targets.end()) {
+        plan.ours.push_back(name);
+        plan.tensors.push_back(
+            {.name = piece.name, .type = dtype, .shape = piece.shape});
+      }
+      targets.push_back({.tensor = index, .piece = std::move(piece)});
     }
   }
   return absl::OkStatus();

@@ -1,5 +1,6 @@
 #include "recipes/convert/import.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -70,7 +71,11 @@ ImportReport::Tensor Row(const LogicalTensor& tensor,
       .shape = {dims.begin(), dims.end()},
       .bytes = tensor.shape.elements() * SizeOf(DType::kF32)};
   for (const FolderValues::Source::From& from : source.from) {
-    row.theirs.push_back(from.tensor.entry->name);
+    const std::string& name = from.tensor.entry->name;
+    // Several pieces may be of one tensor.
+    if (std::ranges::find(row.theirs, name) == row.theirs.end()) {
+      row.theirs.push_back(name);
+    }
     if (row.dtype.empty()) {
       row.dtype = std::string(safetensors::ToString(from.tensor.entry->type));
     }

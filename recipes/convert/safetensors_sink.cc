@@ -26,17 +26,18 @@ absl::Status SafetensorsSink::Write(const Field&, const LogicalTensor& tensor,
   DELINK_CHECK(targets != targets_.end()) << tensor.name;
   for (const ExportTarget& target : targets->second) {
     const huggingface::Piece& piece = target.piece;
-    const int64_t begin = std::max(rect.row, piece.row);
-    const int64_t end = std::min(rect.row + rect.rows, piece.row + piece.rows);
-    if (begin >= end || writer_.done(target.tensor)) continue;
+    const Rect both = Overlap(rect, piece.rect);
+    if (both.elements() == 0 || writer_.done(target.tensor)) continue;
+    // Values of both are packed: a piece has whole rows, or is in one.
     const Part part{.target = &target,
-                    .row = begin - piece.row,
-                    .rows = end - begin,
-                    .column = rect.column,
-                    .columns = rect.columns,
-                    .width = WholeOf(tensor.shape).columns,
+                    .row = both.row - piece.rect.row,
+                    .rows = both.rows,
+                    .column = both.column - piece.rect.column,
+                    .columns = both.columns,
+                    .width = piece.rect.columns,
                     .values = static_cast<const float*>(values) +
-                              (begin - rect.row) * rect.columns};
+                              (both.row - rect.row) * rect.columns +
+                              both.column - rect.column};
     if (piece.transposed) {
       DELINK_RETURN_IF_ERROR(PutTransposed(part));
     } else if (piece.rotated && pairs_ > 0) {
@@ -102,13 +103,14 @@ absl::Status SafetensorsSink::PutTransposed(const Part& part) {
   turned.rows = part.columns;
   turned.column = part.row;
   turned.columns = part.rows;
-  turned.width = part.target->piece.rows;
+  turned.width = part.target->piece.rect.rows;
   turned.values = moved_.data();
   return PutRows(turned);
 }
 
 absl::Status SafetensorsSink::Put(const ExportTarget& target, int64_t first,
                                   std::span<const float> values) {
+  first += target.piece.first;
   const auto count = static_cast<int64_t>(values.size());
   const PlannedTensor& to = At(writer_.plan().tensors, target.tensor);
   if (to.type == Type::kF32) {

@@ -19,7 +19,7 @@
 
 namespace delink {
 
-// A tensor of theirs that consists of rows of one of ours.
+// A tensor of theirs, and a piece of one of ours that is in it.
 struct ExportTarget {
   size_t tensor = 0;  // in the writer's plan
   huggingface::Piece piece;
@@ -49,7 +49,7 @@ class SafetensorsSink final : public ValueSink {
                      const Extent& extent, const void* values) override;
 
  private:
-  // Some rows of a target, packed; counted from the target's own begin.
+  // Some rows of a piece, packed; counted from the piece's own begin.
   struct Part {
     const ExportTarget* target;
     int64_t row, rows;

@@ -32,13 +32,16 @@ namespace delink::huggingface {
 class ConfigReader;
 
 // A tensor of ours, and the tensors of theirs that it consists of. In names,
-// "{i}" is the number of a block, from 0.
+// "{i}" is the number of a block, from 0. If ours is several matrices or
+// vectors (EntriesOf), "{e}" in a name of theirs is the number of one, from 0;
+// a name without it is one tensor with all of them, [E, ...].
 struct TensorRule {
   std::string ours;  // "blocks/{i}/attn/qkv/weight"
   // One, or the parts that ours is stacked of (ParamSpec::stacked), in that
   // order.
   std::vector<std::string> theirs;
-  // Theirs are [in, out], as in GPT-2's Conv1D; ours are [out, in].
+  // Theirs are [in, out], as in GPT-2's Conv1D; ours are [out, in], each of
+  // several.
   bool transposed = false;
   // The first so many of theirs belong to heads with rotary positions (queries
   // and keys). The order of their rows depends on the rotary pairing.

@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/check.h"
@@ -51,8 +52,19 @@ class Matcher {
     return tensor;
   }
 
+  // Notes once what is wrong alike with names of one pattern, or with several
+  // pieces of one name.
   void Note(const std::string& name, const std::string& what) {
-    problems_.push_back(absl::StrCat(folder_.path, ": ", name, ": ", what));
+    const std::string pattern = PatternOf(name);
+    const auto [known, is_new] =
+        problem_of_.try_emplace({pattern, what}, problems_.size());
+    if (is_new) {
+      problems_.push_back({absl::StrCat(folder_.path, ": ", name, ": ", what)});
+    } else if (pattern != name) {
+      Problem& problem = problems_[known->second];
+      problem.pattern = pattern;
+      ++problem.more;
+    }
   }
 
   absl::Status Finish() {
@@ -61,10 +73,33 @@ class Matcher {
       Note(name, absl::StrCat("the model of config.json has no such tensor"));
     }
     if (problems_.empty()) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrJoin(problems_, "\n"));
+    return absl::InvalidArgumentError(absl::StrJoin(
+        problems_, "\n", [](std::string* out, const Problem& problem) {
+          absl::StrAppend(out, problem.line);
+          if (problem.more == 0) return;
+          absl::StrAppend(out, "; likewise ", problem.more, " more of ",
+                          problem.pattern);
+        }));
   }
 
  private:
+  struct Problem {
+    std::string line, pattern;
+    int64_t more = 0;  // names with the same
+  };
+
+  // The pattern with "{e}" of the family that matches, or the name.
+  std::string PatternOf(const std::string& name) const {
+    for (const TensorRule& rule : folder_.family->tensors) {
+      for (const std::string& theirs : rule.theirs) {
+        if (absl::StrContains(theirs, "{e}") && Matches(theirs, name)) {
+          return theirs;
+        }
+      }
+    }
+    return name;
+  }
+
   // By its full name, else by that in a model without a head.
   const Tensor* Find(const std::string& name) const {
     const Tensor* const tensor = folder_.tensors.Find(name);
@@ -85,14 +120,20 @@ class Matcher {
   bool IsBuffer(const std::string& name) const {
     const Family& family = *folder_.family;
     return std::ranges::any_of(family.buffers, [&](const std::string& buffer) {
-      return MatchesName(buffer, name) ||
-             MatchesName(buffer, family.prefix + name);
+      return Matches(buffer, name);
     });
+  }
+
+  bool Matches(const std::string& pattern, const std::string& name) const {
+    return MatchesName(pattern, name) ||
+           MatchesName(pattern, folder_.family->prefix + name);
   }
 
   const ModelFolder& folder_;
   std::set<std::string> taken_;
-  std::vector<std::string> problems_;
+  std::vector<Problem> problems_;
+  std::map<std::pair<std::string, std::string>, size_t>
+      problem_of_;  // by pattern, what
 };
 
 // Whether two tensors of one shape have the same values.
@@ -134,32 +175,31 @@ absl::Status CheckTied(const std::vector<Piece>& pieces,
   return absl::OkStatus();
 }
 
-// `rect` of a tensor of ours, packed, from a piece that has rows
-// [first, last) of it; `to` is where its first row goes.
-absl::Status ReadPiece(const From& from, const Rect& rect, int64_t columns,
-                       int64_t first, int64_t last, float* to) {
+// `rect` of a tensor of ours, which is a part of the piece's, packed.
+absl::Status ReadPiece(const From& from, const Rect& rect, float* to) {
   const auto& [piece, tensor] = from;
   const Entry& entry = *tensor.entry;
-  const int64_t rows = last - first;
+  const Rect& all = piece.rect;
+  const int64_t row = rect.row - all.row, column = rect.column - all.column;
   if (piece.transposed) {
-    std::vector<float> column(static_cast<size_t>(rows));
+    std::vector<float> values(static_cast<size_t>(rect.rows));
     for (int64_t c = 0; c < rect.columns; ++c) {
-      DELINK_RETURN_IF_ERROR(tensor.file->Read(
-          entry, (rect.column + c) * piece.rows + first - piece.row, rows,
-          column.data()));
-      for (int64_t r = 0; r < rows; ++r) {
-        to[r * rect.columns + c] = column[static_cast<size_t>(r)];
+      DELINK_RETURN_IF_ERROR(
+          tensor.file->Read(entry, piece.first + (column + c) * all.rows + row,
+                            rect.rows, values.data()));
+      for (int64_t r = 0; r < rect.rows; ++r) {
+        to[r * rect.columns + c] = values[static_cast<size_t>(r)];
       }
     }
     return absl::OkStatus();
   }
-  const int64_t begin = (first - piece.row) * columns + rect.column;
-  if (rect.columns == columns) {
-    return tensor.file->Read(entry, begin, rows * columns, to);
+  const int64_t begin = piece.first + row * all.columns + column;
+  if (rect.columns == all.columns) {
+    return tensor.file->Read(entry, begin, rect.elements(), to);
   }
-  for (int64_t r = 0; r < rows; ++r) {
+  for (int64_t r = 0; r < rect.rows; ++r) {
     DELINK_RETURN_IF_ERROR(tensor.file->Read(
-        entry, begin + r * columns, rect.columns, to + r * rect.columns));
+        entry, begin + r * all.columns, rect.columns, to + r * rect.columns));
   }
   return absl::OkStatus();
 }
@@ -221,16 +261,15 @@ absl::Status FolderValues::Read(const Field& field, const LogicalTensor& tensor,
   DELINK_CHECK(found != sources_.end()) << tensor.name;
   const Source& source = found->second;
   DELINK_CHECK(source.shape == tensor.shape) << tensor.name;
-  const int64_t columns = WholeOf(tensor.shape).columns;
   const Rect& rect = extent.rect;
   for (const Source::From& from : source.from) {
-    const int64_t first = std::max(rect.row, from.piece.row);
-    const int64_t last =
-        std::min(rect.row + rect.rows, from.piece.row + from.piece.rows);
-    if (first >= last) continue;
-    DELINK_RETURN_IF_ERROR(ReadPiece(
-        from, rect, columns, first, last,
-        static_cast<float*>(values) + (first - rect.row) * rect.columns));
+    const Rect both = Overlap(rect, from.piece.rect);
+    if (both.elements() == 0) continue;
+    // Both are packed: a piece has whole rows, or is in one.
+    DELINK_RETURN_IF_ERROR(ReadPiece(from, both,
+                                     static_cast<float*>(values) +
+                                         (both.row - rect.row) * rect.columns +
+                                         both.column - rect.column));
   }
   return absl::OkStatus();
 }

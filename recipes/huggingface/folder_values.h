@@ -36,7 +36,8 @@ class FolderValues final : public ValueSource {
   // one of the same shapes; for layouts of `ranks` ranks. The folder must
   // outlive this. InvalidArgument, with a line for each tensor that is missing,
   // unknown to the model, of another shape or of an unsupported type, or for a
-  // separate head if the config ties it.
+  // separate head if the config ties it. What is wrong alike with several
+  // entries (TensorRule) is one line.
   static absl::StatusOr<FolderValues> Open(const ModelFolder& folder,
                                            const ParamRegistry& registry,
                                            int ranks);

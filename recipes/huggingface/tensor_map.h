@@ -7,28 +7,31 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/module/rect.h"
 #include "framework/module/scope.h"
 #include "recipes/huggingface/family.h"
 
 namespace delink::huggingface {
 
-// A tensor of theirs: rows [row, row + rows) of one of ours, as a matrix
-// (framework/module/rect.h).
+// A tensor of theirs, or some of it: a rectangle of one of ours. That has whole
+// rows, or is in one row.
 struct Piece {
   std::string name;            // with the family's prefix
   std::vector<int64_t> shape;  // theirs
-  int64_t row = 0, rows = 0;
-  bool transposed = false;  // theirs is [columns, rows]
-  bool rotated = false;     // TensorRule::rotated
+  Rect rect;                   // of ours
+  int64_t first = 0;           // the rectangle's first value in theirs
+  bool transposed = false;     // theirs is [rect.columns, rect.rows]
+  bool rotated = false;        // TensorRule::rotated
 };
 
 // All pieces of a parameter of ours, in the order of its rows. Includes those
-// of a link (a tied head), which a folder may lack. InvalidArgument: the
+// of a link (a tied head), which a folder may lack. If theirs has several
+// matrices or vectors, each is a piece. InvalidArgument: the
 // family's table has no rule for it.
 absl::StatusOr<std::vector<Piece>> PiecesOf(const Family& family,
                                             const ParamDecl& decl);
 
-// Whether `name` matches `pattern`, in which "{i}" is any number.
+// Whether `name` matches `pattern`, in which "{i}" and "{e}" are any number.
 bool MatchesName(std::string_view pattern, std::string_view name);
 
 // The row of ours that is row `row` of theirs. Ours has heads of `width` that

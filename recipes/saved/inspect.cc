@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -147,6 +148,11 @@ bool Knows(const ModelList& models, const std::string& kind) {
                      [&](const ModelKind& k) { return k.name == kind; });
 }
 
+std::string KindText(const ParamSpec& spec) {
+  if (spec.is_vector()) return spec.vectors ? "vectors" : "vector";
+  return spec.shape.rank() > 2 ? "matrices" : "matrix";
+}
+
 absl::Status FillFromModel(const ModelList& models, Inspection& i) {
   SelfCommunicator comm;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
@@ -165,6 +171,7 @@ absl::Status FillFromModel(const ModelList& models, Inspection& i) {
   i.visited = saved->sharing().VisitedOf(saved->blocks());
   i.sharing = SharingOf(*saved);
   for (const LogicalTensor& tensor : store->layout().tensors()) {
+    i.kinds[tensor.name] = KindText(store->layout().SpecOf(tensor));
     if (!tensor.permanent) continue;
     i.permanent.push_back({.name = tensor.name, .link = tensor.link});
   }
@@ -264,6 +271,10 @@ std::string ToText(const Inspection& i) {
     absl::StrAppend(&text,
                     absl::StrFormat("  %-*s  %s", static_cast<int>(width),
                                     tensor.name, ShapeText(tensor.shape)));
+    const auto kind = i.kinds.find(tensor.name);
+    if (kind != i.kinds.end() && absl::EndsWith(kind->second, "s")) {
+      absl::StrAppend(&text, " (", tensor.shape[0], " ", kind->second, ")");
+    }
     if (!tensor.link.empty()) absl::StrAppend(&text, " -> ", tensor.link);
     absl::StrAppend(&text, "\n");
   }
@@ -286,6 +297,8 @@ std::string ToJson(const Inspection& i) {
   Json tensors = Json::array();
   for (const TensorInfo& tensor : i.tensors) {
     Json entry{{"name", tensor.name}, {"shape", tensor.shape}};
+    const auto kind = i.kinds.find(tensor.name);
+    if (kind != i.kinds.end()) entry["kind"] = kind->second;
     if (!tensor.link.empty()) entry["link"] = tensor.link;
     tensors.push_back(std::move(entry));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct Inspection {
   int64_t bytes = 0;               // on disk
   std::vector<PartSharing> sharing;
   std::vector<TensorInfo> tensors;  // in name order
+  // By name, "vector", "vectors", "matrix" or "matrices"; empty if the program
+  // does not know the model's kind.
+  std::map<std::string, std::string> kinds;
   // Links outside the blocks, such as a tied head. Delinking keeps them.
   std::vector<TensorInfo> permanent;
 };

@@ -55,7 +55,9 @@ absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
   if (decl == nullptr) return absl::OkStatus();
   const ParamSpec& spec = decl->spec;
   const bool rows = spec.split == Split::kOut;
-  const int64_t most = spec.shape[rows ? 0 : spec.shape.rank() - 1] / spec.unit;
+  const Entries entries = EntriesOf(spec);
+  const int64_t most =
+      (rows && !spec.vectors ? entries.rows : entries.columns) / spec.unit;
   const std::string others = Nearest(tensor, most, [&](int64_t ranks) {
     return CannotBeCut(registry, ranks) == nullptr;
   });

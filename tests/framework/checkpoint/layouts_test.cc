@@ -191,9 +191,8 @@ TEST(CheckpointLayoutsTest, EveryValueIsSavedOnceAndFound) {
   for (int trial = 0; trial < 25; ++trial) {
     SCOPED_TRACE(trial);
     const bool tensor = dice.Maybe();
-    // Statistics of whole rows are of tensors that nobody cuts.
     const std::vector<StateSpec> states =
-        tensor ? TwoMoments() : testing::FactoredStates();
+        dice.Maybe() ? TwoMoments() : testing::FactoredStates();
     testing::Model model;
     testing::Declare(model, dice);
     const Layout from = AnyLayout(model, dice, 6, tensor);

@@ -57,6 +57,15 @@ void DeclareBlock(const Scope& block) {
   const Scope mlp = (block / "mlp").Part("mlp");
   mlp.Param("up", {.shape = {75, kWidth}, .split = Split::kOut});
   mlp.Param("bias", {.shape = {75}, .split = Split::kOut});
+  const Scope experts = (block / "experts").Part("mlp");
+  experts.Param(
+      "up",
+      {.shape = {3, 16, kWidth}, .split = Split::kOut, .stacked = {8, 8}});
+  experts.Param("bias", {.shape = {3, 16},
+                         .vectors = true,
+                         .split = Split::kOut,
+                         .stacked = {8, 8}});
+  experts.Param("down", {.shape = {3, kWidth, 9}, .split = Split::kIn});
 }
 
 // A store of one rank and the registry that it stands on.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/base/at.h"
+#include "framework/module/binder.h"
 #include "framework/module/param_store.h"
 #include "framework/tensor/bfloat16.h"
 #include "tests/framework/module/random_layouts.h"
@@ -158,16 +159,36 @@ TEST_F(CutStoreTest, StateIsOfWhatIsHere) {
   }
 }
 
-TEST_F(CutStoreTest, FactoredStatisticsOfACutMatrixAreRefused) {
+// Layers see what is here of several matrices, or vectors, as such.
+TEST_F(CutStoreTest, LayersSeeEachOfSeveralMatrices) {
   ParamRegistry registry;
-  Scope(registry)
-      .Layer(1, "blocks/0")
-      .Param("up", {.shape = {4, 4, 4}, .split = Split::kOut});
+  const Scope block = Scope(registry).Layer(1, "blocks/0");
+  const Param& up = block.Param(
+      "up", {.shape = {3, 8, 5}, .split = Split::kOut, .stacked = {6, 2}});
+  const Param& bias = block.Param("bias", {.shape = {3, 8},
+                                           .vectors = true,
+                                           .split = Split::kOut,
+                                           .stacked = {6, 2}});
+  const Param& down =
+      block.Param("down", {.shape = {3, 5, 8}, .split = Split::kIn});
+  const Param& mix = block.Param("mix", {.shape = {3, 2, 2}});
   const Layout layout =
       Layout::Create(registry, 1, {}, {.mesh = {.tensor = 2}});
-  EXPECT_DEATH(static_cast<void>(ParamStore::Create(
-                   *device_, layout, 0, {.states = testing::FactoredStates()})),
-               "its statistics are of whole rows");
+  const auto store = Store(layout, 1);
+  Binder(*store).Bind(1, nullptr);
+  EXPECT_EQ(up.shape(), (Shape{3, 4, 5}));
+  EXPECT_EQ(bias.shape(), (Shape{3, 4}));
+  EXPECT_EQ(down.shape(), (Shape{3, 5, 4}));
+  EXPECT_EQ(mix.shape(), (Shape{3, 2, 2}));
+}
+
+TEST(ParamDeathTest, HasAShapeThatIsCutAndUpdated) {
+  ParamRegistry registry;
+  const Scope scope(registry);
+  EXPECT_DEATH(scope.Param("a", {.shape = {2, 2, 2, 2}}),
+               "a has the shape \\[2, 2, 2, 2\\]");
+  EXPECT_DEATH(scope.Param("a", {.shape = {2}, .vectors = true}),
+               "a has the shape \\[2\\]");
 }
 
 TEST_F(CutStoreTest, CountsParametersOfTheModel) {

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "framework/module/state_layout.h"
 #include "tests/framework/module/random_layouts.h"
 #include "tests/framework/module/toy_model.h"
 
@@ -95,10 +96,9 @@ void CheckOwners(const Layout& layout, const LogicalTensor& tensor,
   }
 }
 
-// What of `tensor` has a value; statistics are of matrices, where they are cut.
-StateExtent AnyGrid(const LogicalTensor& tensor, bool cut, Dice& dice) {
-  const int rank = tensor.shape.rank();
-  if (rank < 2 || (cut && rank > 2)) return StateExtent::kElements;
+// What of `tensor` has a value; statistics are of matrices.
+StateExtent AnyGrid(const ParamSpec& spec, Dice& dice) {
+  if (spec.is_vector()) return StateExtent::kElements;
   return static_cast<StateExtent>(dice.Below(3));
 }
 
@@ -189,8 +189,7 @@ TEST_P(RandomLayouts, EveryElementArrivesOnce) {
     SCOPED_TRACE(trial);
     const LogicalTensor& source =
         At(from.tensors(), dice.Below(static_cast<int>(from.tensors().size())));
-    const bool cut = from.mesh().tensor > 1 || to.mesh().tensor > 1;
-    const StateExtent extent = AnyGrid(source, cut, dice);
+    const StateExtent extent = AnyGrid(from.SpecOf(source), dice);
     ASSERT_NO_FATAL_FAILURE(CheckOwners(from, source, extent));
     std::vector<Descriptor> after;
     const bool sharded = dice.Maybe();
@@ -239,14 +238,38 @@ TEST(DescriptorTest, ShardsCutTensors) {
   EXPECT_EQ(b, expected_b);
 }
 
-TEST(DescriptorDeathTest, StatisticsOfWhatIsCut) {
+// Each of several matrices is cut, and has statistics of its own.
+TEST(DescriptorTest, StatisticsOfMatricesThatAreCut) {
   ParamRegistry registry;
   Scope(registry).Layer(0, "").Param(
-      "a", {.shape = {4, 4, 4}, .split = Split::kOut});
+      "a", {.shape = {2, 4, 3}, .split = Split::kOut});
+  Scope(registry).Layer(0, "").Param("b",
+                                     {.shape = {2, 3, 4}, .split = Split::kIn});
   const Layout layout =
       Layout::Create(registry, 0, {}, {.mesh = {.tensor = 2}});
-  EXPECT_DEATH(OwnersOf(layout, layout.tensors()[0], StateExtent::kRows),
-               "statistics of a tensor that is cut");
+  const auto rects = [&](const std::string& name, StateExtent grid) {
+    std::vector<Rect> second;
+    for (const Extent& extent :
+         DescriptorOf(layout, TensorOf(layout, name), grid, false)) {
+      if (extent.rank == 1) second.push_back(extent.rect);
+    }
+    return second;
+  };
+  using Rects = std::vector<Rect>;
+  EXPECT_EQ(rects("a", StateExtent::kElements),
+            (Rects{{2, 2, 0, 3}, {6, 2, 0, 3}}));
+  EXPECT_EQ(rects("a", StateExtent::kRows),
+            (Rects{{0, 1, 2, 2}, {1, 1, 2, 2}}));
+  EXPECT_EQ(rects("a", StateExtent::kColumns),
+            (Rects{{0, 1, 0, 3}, {1, 1, 0, 3}}));
+  EXPECT_EQ(rects("b", StateExtent::kElements), (Rects{{0, 6, 2, 2}}));
+  EXPECT_EQ(rects("b", StateExtent::kRows), (Rects{{0, 2, 0, 3}}));
+  EXPECT_EQ(rects("b", StateExtent::kColumns), (Rects{{0, 2, 2, 2}}));
+}
+
+TEST(DescriptorDeathTest, StatisticsOfPartsOfSeveralMatrices) {
+  EXPECT_DEATH(StatisticsOf({{2, 4, 0, 3}}, {2, 4, 3}, StateExtent::kRows),
+               "a part of several matrices");
 }
 
 // However many ranks there are, one plans what it has and wants.

@@ -110,7 +110,7 @@ TEST_F(MoveTest, SinksMayCopyWhatStaysHere) {
   EXPECT_EQ(copies.written(), 0);
   EXPECT_GT(copies.copied(), 0);
   // A change is made on the host.
-  moves[1].change = [](std::span<double> values) {
+  moves[1].change = [](std::span<double> values, int64_t) {
     for (double& value : values) value = -value;
   };
   TestSink both(layout, 0, {.copies = true});

@@ -32,8 +32,8 @@ inline constexpr int kHeadDim = 2;
 inline constexpr int kExperts = 12;
 
 // A part that is cut by rows and by columns, one that is not, stacked rows,
-// experts, and extents that divide by nothing; and one that is cut by heads, if
-// there are any.
+// experts, matrices and vectors in one parameter, and extents that divide by
+// nothing; and one that is cut by heads, if there are any.
 inline void DeclareBlock(const Scope& block, int width, int kv_heads) {
   const Scope attention = (block / "attn").Part("attention");
   attention.Param("norm", {.shape = {width}});
@@ -44,8 +44,19 @@ inline void DeclareBlock(const Scope& block, int width, int kv_heads) {
   const Scope mlp = (block / "mlp").Part("mlp");
   mlp.Param("up", {.shape = {5, 3, width}, .split = Split::kOut});
   mlp.Param("bias", {.shape = {15}, .split = Split::kOut});
-  mlp.Param("experts", {.shape = {kExperts, width}, .split = Split::kExpert});
-  mlp.Param("each", {.shape = {kExperts}, .split = Split::kExpert});
+  mlp.Param("experts",
+            {.shape = {kExperts, 2, width}, .split = Split::kExpert});
+  mlp.Param(
+      "expert_bias",
+      {.shape = {kExperts, width}, .vectors = true, .split = Split::kExpert});
+  mlp.Param(
+      "gate",
+      {.shape = {3, 22, width}, .split = Split::kOut, .stacked = {12, 10}});
+  mlp.Param("gate_bias", {.shape = {3, 22},
+                          .vectors = true,
+                          .split = Split::kOut,
+                          .stacked = {12, 10}});
+  mlp.Param("down", {.shape = {3, width, 11}, .split = Split::kIn});
   if (kv_heads == 0) return;
   const std::vector<int64_t> rows = {kHeads * kHeadDim, kv_heads * kHeadDim,
                                      kv_heads * kHeadDim};

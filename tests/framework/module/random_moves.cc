@@ -18,8 +18,12 @@ Model AnyModel(Dice& dice) {
   return model;
 }
 
-void ByThree(std::span<double> values) {
-  for (double& value : values) value /= 3;
+double DivisorOf(int64_t number) {
+  return static_cast<double>(3 + 2 * (number % 5));
+}
+
+void Divide(std::span<double> values, int64_t first) {
+  for (double& value : values) value /= DivisorOf(first++);
 }
 
 }  // namespace
@@ -51,7 +55,7 @@ RandomMoves::RandomMoves(Dice& dice, int most_ranks)
     moves_.push_back({.field = {Field::Kind::kState, "m"},
                       .from = from,
                       .to = std::move(to)});
-    if (changes_) moves_.back().change = &ByThree;
+    if (changes_) moves_.back().change = &Divide;
   }
 }
 
@@ -67,9 +71,9 @@ const LogicalTensor& RandomMoves::AnyLike(const LogicalTensor& to,
 double RandomMoves::Expected(const TestSink& sink, const std::string& source,
                              const LogicalTensor& to, int64_t number) const {
   if (!changes_) return ValueOf(source, number);
-  const double third = sink.Kept(source, to, number) / 3;
-  if (target_.type == DType::kF64) return third;
-  return static_cast<double>(static_cast<float>(third));
+  const double part = sink.Kept(source, to, number) / DivisorOf(number);
+  if (target_.type == DType::kF64) return part;
+  return static_cast<double>(static_cast<float>(part));
 }
 
 void RandomMoves::Check(TestSink& sink) const {

@@ -135,9 +135,12 @@ inline Descriptor WantedOn(const StoreValues& ends, const Field& field,
   return ranges ? AsRanges(here, tensor.shape) : here;
 }
 
-// Numbers in the whole field of an extent's values, in order; of ranges too.
-inline std::vector<int64_t> NumbersOf(const Extent& extent, int64_t columns) {
-  if (extent.rect.columns == 1 && extent.pitch == 1) columns = 1;
+// Numbers in the whole field of an extent's values, in order; of ranges too,
+// which statistics have none of.
+inline std::vector<int64_t> NumbersOf(const Extent& extent, int64_t columns,
+                                      StateExtent grid) {
+  const bool ranges = grid == StateExtent::kElements;
+  if (ranges && extent.rect.columns == 1 && extent.pitch == 1) columns = 1;
   std::vector<int64_t> numbers;
   for (int64_t r = 0; r < extent.rect.rows; ++r) {
     for (int64_t c = 0; c < extent.rect.columns; ++c) {
@@ -172,7 +175,8 @@ inline Values ValuesOf(const ParamStore& store, const Field& field,
                        const LogicalTensor& tensor, const Extent& extent) {
   const std::string& name = tensor.link.empty() ? tensor.name : tensor.link;
   return NumbersAt(field, name,
-                   NumbersOf(extent, ColumnsOf(store, field, tensor)));
+                   NumbersOf(extent, ColumnsOf(store, field, tensor),
+                             GridOf(store, field, tensor)));
 }
 
 // Everything that a store has, byte for byte: padding and scales too.

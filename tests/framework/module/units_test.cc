@@ -193,6 +193,41 @@ TEST_F(UnitsTest, BindsTheRowsBehind) {
   EXPECT_EQ(qkv.rest(), nullptr);
 }
 
+// Each of several matrices is cut between its own heads.
+TEST_F(UnitsTest, BindsTheRowsBehindOfEachMatrix) {
+  constexpr int64_t kQueries = 4 * kHeadDim, kRows = 6 * kHeadDim;
+  Param& bank = Scope(registry_)
+                    .Layer(1, "blocks/0")
+                    .Param("bank", {.shape = {2, kRows, kDim},
+                                    .init = Init::Normal(1),
+                                    .split = Split::kOut,
+                                    .stacked = {kQueries, 2 * kHeadDim},
+                                    .unit = kHeadDim});
+  const auto whole = Store(LayoutOver({}), 0);
+  const std::vector<float> all = Read<float>(*whole, 0, Plane::kWeight);
+  const auto store = Store(LayoutOver({.tensor = 4}), 3);
+  Binder(*store).Bind(1, nullptr);
+  ASSERT_NE(bank.rest(), nullptr);
+  for (const auto& [part, first] : {std::pair{&bank, int64_t{3 * kHeadDim}},
+                                    {bank.rest(), kQueries + kHeadDim}}) {
+    EXPECT_EQ(part->shape(), (Shape{2, kHeadDim, kDim}));
+    for (int64_t e = 0; e < 2; ++e) {
+      for (int64_t i = 0; i < kHeadDim * kDim; ++i) {
+        EXPECT_EQ(ValueAt(part->weight(), e * kHeadDim * kDim + i),
+                  At(all, (e * kRows + first) * kDim + i));
+      }
+    }
+  }
+}
+
+TEST_F(UnitsTest, HeadsOfEachMatrixThatDoNotDivideAreRefused) {
+  Scope(registry_)
+      .Layer(1, "blocks/0")
+      .Param("bank", {.shape = {2, 6, kDim}, .split = Split::kOut, .unit = 2});
+  EXPECT_EQ(CannotBeCut(registry_, 2), &registry_.decls[0]);
+  EXPECT_EQ(CannotBeCut(registry_, 3), nullptr);
+}
+
 TEST_F(UnitsTest, GradientsOfRowsBehindThatNobodyWroteAreZero) {
   DeclareAttention(4, 2);
   Param& qkv = *registry_.decls[3].param;

@@ -124,6 +124,22 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
           "up",
           {.shape = {kHidden, kDim}, .init = normal, .split = Split::kOut});
       mlp.Param("mix", {.shape = {24, 16}, .init = normal});
+      const Scope experts = (block / "experts").Part("mlp");
+      experts.Param("up", {.shape = {3, 64, kDim},
+                           .init = normal,
+                           .split = Split::kOut,
+                           .stacked = {32, 32}});
+      experts.Param("bias", {.shape = {3, 64},
+                             .vectors = true,
+                             .init = normal,
+                             .split = Split::kOut,
+                             .stacked = {32, 32}});
+      experts.Param(
+          "down",
+          {.shape = {3, kDim, 64}, .init = normal, .split = Split::kIn});
+      experts.Param("mix", {.shape = {2, 10, 6}, .init = normal});
+      experts.Param("mix_bias",
+                    {.shape = {2, 10}, .vectors = true, .init = normal});
     }
     root.Layer(3, "").Param("norm", {.shape = {kDim}, .init = normal});
   }

@@ -113,10 +113,14 @@ TEST(CalibrateLayoutsTest, IsThatOfOneProcess) {
       const std::vector<Slab>& slabs = store->layout().slabs();
       for (size_t s = 0; s < slabs.size(); ++s) {
         for (size_t p = 0; p < slabs[s].params.size(); ++p) {
-          const auto f = c.FactorsOf(static_cast<int>(s), p);
-          const auto e = expected.FactorsOf(static_cast<int>(s), p);
-          EXPECT_NEAR(f.first, e.first, 1e-12) << slabs[s].name;
-          EXPECT_NEAR(f.second, e.second, 1e-12) << slabs[s].name;
+          const int64_t entries =
+              EntriesOf(own.decl(slabs[s].params[p].decl).spec).count;
+          for (int64_t i = 0; i < entries; ++i) {
+            const auto f = c.FactorsOf(static_cast<int>(s), p, i);
+            const auto e = expected.FactorsOf(static_cast<int>(s), p, i);
+            EXPECT_NEAR(f.first, e.first, 1e-12) << slabs[s].name;
+            EXPECT_NEAR(f.second, e.second, 1e-12) << slabs[s].name;
+          }
         }
       }
       ForEachElement(*store, [&](int slab, int64_t element,
@@ -129,7 +133,10 @@ TEST(CalibrateLayoutsTest, IsThatOfOneProcess) {
                local.slab.params[p + 1].offset <= element) {
           ++p;
         }
-        const auto f = c.FactorsOf(local.logical, local.params[p]);
+        const Entries entries =
+            EntriesOf(own.decl(local.slab.params[p].decl).spec);
+        const auto f = c.FactorsOf(local.logical, local.params[p],
+                                   number / entries.elements());
         for (const int state : {0, 1}) {
           const double factor = state == 0 ? f.first : f.second;
           ASSERT_EQ(*static_cast<const float*>(

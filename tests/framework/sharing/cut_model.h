@@ -52,6 +52,13 @@ inline void DeclareCut(ParamRegistry& registry, int64_t scale = 1) {
     mlp.Param(
         "up",
         {.shape = {5, 3, 70 * scale}, .init = normal, .split = Split::kOut});
+    mlp.Param("bias", {.shape = {5, 3},
+                       .vectors = true,
+                       .init = normal,
+                       .split = Split::kOut});
+    mlp.Param(
+        "down",
+        {.shape = {5, 70 * scale, 3}, .init = normal, .split = Split::kIn});
   }
   const Scope tail = root.Layer(kCutBlocks + 1, "");
   tail.Param("norm", {.shape = {7}, .init = normal});

@@ -118,15 +118,16 @@ TEST(SafetensorsSink, RowsAreTakenApart) {
     SCOPED_TRACE(most);
     const TempDir dir;
     Case c{.most = most};
-    c.pieces = {{.name = "q", .shape = {11, kColumns}, .row = 0, .rows = 11},
-                {.name = "k", .shape = {1, kColumns}, .row = 11, .rows = 1},
-                {.name = "v", .shape = {12, kColumns}, .row = 12, .rows = 12}};
+    c.pieces = {
+        {.name = "q", .shape = {11, kColumns}, .rect = {0, 11, 0, kColumns}},
+        {.name = "k", .shape = {1, kColumns}, .rect = {11, 1, 0, kColumns}},
+        {.name = "v", .shape = {12, kColumns}, .rect = {12, 12, 0, kColumns}}};
     ASSERT_TRUE(MoveOut(dir.path(), c).ok());
     for (const Piece& piece : c.pieces) {
       const std::vector<float> out = Out(dir.path(), piece.name);
       for (size_t i = 0; i < out.size(); ++i) {
         ASSERT_EQ(out[i],
-                  ValueAt(piece.row * kColumns + static_cast<int64_t>(i)));
+                  ValueAt(piece.rect.row * kColumns + static_cast<int64_t>(i)));
       }
     }
   }
@@ -139,21 +140,19 @@ TEST(SafetensorsSink, MatricesAreTransposed) {
     Case c{.most = most};
     c.pieces = {{.name = "a",
                  .shape = {kColumns, 10},
-                 .row = 0,
-                 .rows = 10,
+                 .rect = {0, 10, 0, kColumns},
                  .transposed = true},
                 {.name = "b",
                  .shape = {kColumns, 14},
-                 .row = 10,
-                 .rows = 14,
+                 .rect = {10, 14, 0, kColumns},
                  .transposed = true}};
     ASSERT_TRUE(MoveOut(dir.path(), c).ok());
     for (const Piece& piece : c.pieces) {
       const std::vector<float> out = Out(dir.path(), piece.name);
       for (int64_t column = 0; column < kColumns; ++column) {
-        for (int64_t row = 0; row < piece.rows; ++row) {
-          ASSERT_EQ(out[static_cast<size_t>(column * piece.rows + row)],
-                    ValueAt((piece.row + row) * kColumns + column));
+        for (int64_t row = 0; row < piece.rect.rows; ++row) {
+          ASSERT_EQ(out[static_cast<size_t>(column * piece.rect.rows + row)],
+                    ValueAt((piece.rect.row + row) * kColumns + column));
         }
       }
     }
@@ -170,7 +169,9 @@ TEST(SafetensorsSink, PairsAreTakenApartIntoHalves) {
       const TempDir dir;
       Case c{.shape = shape, .pairs = kHead, .most = most};
       const auto part = [&](const char* name, int64_t row, int64_t rows) {
-        Piece piece{.name = name, .shape = {rows}, .row = row, .rows = rows};
+        Piece piece{.name = name,
+                    .shape = {rows},
+                    .rect = {row, rows, 0, WholeOf(shape).columns}};
         if (shape.rank() > 1) piece.shape.push_back(kColumns);
         return piece;
       };
@@ -179,7 +180,7 @@ TEST(SafetensorsSink, PairsAreTakenApartIntoHalves) {
       ASSERT_TRUE(MoveOut(dir.path(), c).ok());
       for (const Piece& piece : c.pieces) {
         const std::vector<float> out = Out(dir.path(), piece.name);
-        for (int64_t row = 0; row < piece.rows; ++row) {
+        for (int64_t row = 0; row < piece.rect.rows; ++row) {
           // Element i < 3 of a head is our 2 i, element 3 + i our 2 i + 1.
           const int64_t i = row % kHead;
           const int64_t from =
@@ -187,7 +188,7 @@ TEST(SafetensorsSink, PairsAreTakenApartIntoHalves) {
                              : row - i + (i < 3 ? 2 * i : 2 * (i - 3) + 1);
           for (int64_t column = 0; column < width; ++column) {
             ASSERT_EQ(out[static_cast<size_t>(row * width + column)],
-                      ValueAt((piece.row + from) * width + column))
+                      ValueAt((piece.rect.row + from) * width + column))
                 << piece.name << " " << row;
           }
         }
@@ -198,7 +199,7 @@ TEST(SafetensorsSink, PairsAreTakenApartIntoHalves) {
 
 TEST(SafetensorsSink, ValuesAreRoundedOnce) {
   const Piece all{
-      .name = "w", .shape = {kRows, kColumns}, .row = 0, .rows = kRows};
+      .name = "w", .shape = {kRows, kColumns}, .rect = {0, kRows, 0, kColumns}};
   for (const Type type : {Type::kBF16, Type::kF16}) {
     const TempDir dir;
     ASSERT_TRUE(
@@ -216,8 +217,9 @@ TEST(SafetensorsSink, ValuesAreRoundedOnce) {
 
 TEST(SafetensorsSink, WhatIsTooLargeIsRefused) {
   const TempDir dir;
-  const Piece all{
-      .name = "big", .shape = {kRows, kColumns}, .row = 0, .rows = kRows};
+  const Piece all{.name = "big",
+                  .shape = {kRows, kColumns},
+                  .rect = {0, kRows, 0, kColumns}};
   const absl::Status status = MoveOut(
       dir.path(), {.pieces = {all}, .type = Type::kF16}, Numbers(65520));
   EXPECT_TRUE(absl::IsInvalidArgument(status));

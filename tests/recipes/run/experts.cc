@@ -37,7 +37,15 @@ float FactorOf(int64_t expert, int64_t row) {
 
 class ExpertsOp {
  public:
-  ExpertsOp(Param& weight, Param& gain) : weight_(weight), gain_(gain) {}
+  ExpertsOp(const Scope& s, int64_t dim)
+      : weight_(s.Param("weight", {.shape = {kExperts, kRows, dim},
+                                   .init = Init::Normal(0.05),
+                                   .split = Split::kExpert})),
+        gain_(s.Param("gain", {.shape = {kExperts, 1},
+                               .vectors = true,
+                               .init = Init::Ones(),
+                               .decay = false,
+                               .split = Split::kExpert})) {}
 
   Var operator()(Var x) {
     Tape& tape = x.tape();
@@ -55,6 +63,7 @@ class ExpertsOp {
          .weight_saves = {},
          .saves = {x, scale},
          .by_token = true,
+         .own_rows = true,
          .input = [=](Backward& back) { InputGradient(back, x, y, scale); },
          .weight = [=, *this](
                        Backward& back) mutable { WeightGradient(back, x, y); }},
@@ -173,14 +182,7 @@ class ExpertsBlock final : public Module {
   ExpertsBlock(const Scope& s, const GptConfig& c)
       : norm_(s / "norm", {.dim = c.dim}),
         attn_(s / "attn", {.dim = c.dim, .heads = c.heads}),
-        op_((s / "mlp").Part("mlp").Param("weight",
-                                          {.shape = {kExperts, kRows, c.dim},
-                                           .init = Init::Normal(0.05),
-                                           .split = Split::kExpert}),
-            (s / "mlp").Part("mlp").Param("gain", {.shape = {kExperts},
-                                                   .init = Init::Ones(),
-                                                   .decay = false,
-                                                   .split = Split::kExpert})) {}
+        op_((s / "mlp").Part("mlp"), c.dim) {}
   Var operator()(Var x) override { return op_(x + attn_(norm_(x))); }
 
  private:
