@@ -52,12 +52,8 @@ def draw(count, seed):
     column = [values[i % len(values)] for i in range(count)]
     rng.shuffle(column)
     columns[name] = column
-  runs = [{name: column[i] for name, column in columns.items()}
+  return [{name: column[i] for name, column in columns.items()}
           for i in range(count)]
-  for run in runs:
-    if "adamw" not in run["optimizer"] and "master" in run["precision"]:
-      run["precision"] = "bf16"  # the others update an fp32 master
-  return runs
 
 
 def settings(run, corpus):

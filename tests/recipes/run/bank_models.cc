@@ -105,6 +105,7 @@ class Together final : public Module {
                        .inputs = {sum},
                        .outputs = {y},
                        .by_token = true,
+                       .own_rows = true,
                        .input =
                            [=, this](Backward& back) {
                              ShowWeights();
