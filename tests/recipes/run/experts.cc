@@ -1,6 +1,7 @@
 #include "tests/recipes/run/experts.h"
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "framework/base/check.h"
