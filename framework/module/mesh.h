@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <numeric>
+#include <tuple>
 #include <vector>
 
 #include "framework/base/at.h"
@@ -27,7 +28,10 @@ const char* ToString(Axis axis);
 struct AxisCut {
   Axis axis = Axis::kTensor;  // or kExpert
   int pieces = 1;
-  friend auto operator<=>(const AxisCut&, const AxisCut&) = default;
+  friend bool operator==(const AxisCut&, const AxisCut&) = default;
+  friend bool operator<(const AxisCut& a, const AxisCut& b) {
+    return std::tie(a.axis, a.pieces) < std::tie(b.axis, b.pieces);
+  }
 };
 
 // A set of axes.

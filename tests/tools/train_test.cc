@@ -190,7 +190,11 @@ name  = "real"
   unknown["sharing"] = known["sharing"];
   EXPECT_TRUE(unknown["blocks"].is_null());
   unknown["blocks"] = known["blocks"];
-  EXPECT_EQ(unknown, known);
+  json without_kinds = known;
+  for (json& tensor : without_kinds["tensors"]) {
+    EXPECT_EQ(tensor.erase("kind"), 1u) << tensor;
+  }
+  EXPECT_EQ(unknown, without_kinds);
   const Outcome other = Succeed({"inspect", Path("own")});
   EXPECT_THAT(other.out,
               HasSubstr("dyt (a kind that this program does not have)"));
