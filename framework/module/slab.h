@@ -37,8 +37,8 @@ struct Slab {
   std::vector<SlabParam> params;
   int64_t elements = 0;  // with padding between and after parameters
   // Shards and sums are cut at multiples of this many elements. It depends on
-  // the slab and its cuts along the tensor axis alone, so that sums are the
-  // same for every number of data ranks and every owner.
+  // the slab and its cuts alone, so that sums are the same for every number of
+  // data ranks and every owner.
   int64_t block = 0;
 
   int64_t blocks() const { return (elements + block - 1) / block; }

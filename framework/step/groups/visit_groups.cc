@@ -109,7 +109,7 @@ absl::StatusOr<std::unique_ptr<StepVisitGroups>> StepVisitGroups::Create(
     const Mesh& mesh, Device& device, Stream& stream, Communicator& world) {
   std::unique_ptr<StepVisitGroups> groups(new StepVisitGroups);
   groups->wait_ = [](Pending& posted) { return posted.Wait(); };
-  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kExpert}) {
+  for (const Axis axis : kVisitAxes) {
     DELINK_RETURN_IF_ERROR(groups->Make(axis, mesh, device, stream, world));
   }
   return groups;

@@ -13,9 +13,13 @@
 
 namespace delink {
 
+// The axes along which ranks work on the same visit.
+inline constexpr Axis kVisitAxes[] = {Axis::kTensor, Axis::kContext,
+                                      Axis::kExpert};
+
 struct VisitExchange {
   enum class Kind : uint8_t { kGather, kScatter, kSum, kMax };
-  Axis axis = Axis::kTensor;  // or kContext, kExpert
+  Axis axis = Axis::kTensor;  // one of kVisitAxes
   Kind kind = Kind::kGather;
   int64_t bytes = 0;  // of a rank's buffer: of all ranks' parts, where it has
                       // several

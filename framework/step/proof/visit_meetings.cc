@@ -10,8 +10,6 @@
 namespace delink {
 namespace {
 
-constexpr Axis kVisitAxes[] = {Axis::kTensor, Axis::kContext, Axis::kExpert};
-
 const char* NameOf(Phase phase) {
   switch (phase) {
     case Phase::kEval:

@@ -1,7 +1,9 @@
 #include "framework/step/proof/well_formed.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -232,8 +234,8 @@ absl::Status CheckVisitGroups(const ProgramShape& shape) {
   for (const VisitExchanges& of_layer : shape.exchanges) {
     for (const std::vector<VisitExchange>& exchanges : of_layer) {
       for (const VisitExchange& exchange : exchanges) {
-        const bool known =
-            exchange.axis != Axis::kData && exchange.axis != Axis::kPipeline;
+        const bool known = std::ranges::find(kVisitAxes, exchange.axis) !=
+                           std::end(kVisitAxes);
         if (known && mesh.along(exchange.axis) > 1) continue;
         return BadShape("a visit exchanges over an axis of one rank");
       }

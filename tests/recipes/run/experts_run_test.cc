@@ -32,11 +32,6 @@ const int64_t kSteps = RunSteps();
 const char* const kAlong[] = {"tensor", "context", "pipeline", "data",
                               "expert"};
 
-Value Both(const std::string& name, const std::string& words) {
-  return {name, absl::StrCat("stage.0.parallel.", words, " stage.1.parallel.",
-                             words)};
-}
-
 const std::vector<Axis> kAxes = {
     {"share",
      kRun,

@@ -68,11 +68,6 @@ std::vector<std::string> PairsWith(Direction direction) {
   return names;
 }
 
-Value Both(const std::string& name, const std::string& words) {
-  return {name, absl::StrCat("stage.0.parallel.", words, " stage.1.parallel.",
-                             words)};
-}
-
 // The words of `layouts` are SetsOf's.
 const std::vector<Axis> kAxes = {
     {"model",

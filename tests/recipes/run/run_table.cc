@@ -46,6 +46,11 @@ int64_t Missing(const Configuration& configuration,
 
 }  // namespace
 
+Value Both(const std::string& name, const std::string& words) {
+  return {name, absl::StrCat("stage.0.parallel.", words, " stage.1.parallel.",
+                             words)};
+}
+
 bool Has(const Configuration& configuration, const Configuration& some) {
   return std::all_of(some.begin(), some.end(), [&](const auto& at) {
     return configuration.at(at.first) == at.second;

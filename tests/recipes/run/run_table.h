@@ -21,6 +21,9 @@ struct Value {
   std::string words = "";  // of a recipe, as of `train --set`; spaces between
 };
 
+// Words of `parallel` in both stages.
+Value Both(const std::string& name, const std::string& words);
+
 // By the names of axes, those of values: of all, or of some.
 using Configuration = std::map<std::string, std::string>;
 
