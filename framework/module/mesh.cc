@@ -39,15 +39,18 @@ int Mesh::RankAt(const MeshPlace& place) const {
 }
 
 std::vector<int> Mesh::Group(int rank, Axes axes) const {
-  const MeshPlace here = PlaceOf(rank);
-  std::vector<int> group;
-  for (int other = 0; other < ranks(); ++other) {
-    const MeshPlace there = PlaceOf(other);
-    bool with = true;
-    for (const Axis axis : order) {
-      with = with && (axes.has(axis) || there[axis] == here[axis]);
+  MeshPlace first = PlaceOf(rank);
+  for (const Axis axis : order) {
+    if (axes.has(axis)) first[axis] = 0;
+  }
+  std::vector<int> group = {RankAt(first)};
+  int step = 1;
+  for (const Axis axis : order) {
+    const size_t before = group.size();
+    for (int k = 1; axes.has(axis) && k < along(axis); ++k) {
+      for (size_t i = 0; i < before; ++i) group.push_back(group[i] + k * step);
     }
-    if (with) group.push_back(other);
+    step *= along(axis);
   }
   return group;
 }
