@@ -1,6 +1,7 @@
 #include "framework/step/groups/slab_groups.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "framework/base/check.h"
@@ -26,14 +27,14 @@ std::vector<int> WithPlace(const Mesh& mesh, const std::vector<int>& group,
 std::vector<std::vector<int>> GroupsOf(const Layout& layout,
                                        const SlabGroups::Options& options) {
   std::vector<std::vector<int>> groups;
+  std::set<std::vector<int>> known;
   const auto add = [&](const std::vector<int>& ranks) {
-    if (ranks.size() < 2) return;
-    if (std::find(groups.begin(), groups.end(), ranks) == groups.end()) {
-      groups.push_back(ranks);
-    }
+    if (ranks.size() > 1 && known.insert(ranks).second) groups.push_back(ranks);
   };
   const Mesh& mesh = layout.mesh();
+  std::set<const std::vector<int>*> seen;
   for (const LocalSlab& slab : layout.local_slabs()) {
+    if (!seen.insert(slab.group.get()).second) continue;
     add(*slab.group);
     for (int data = 0; data < mesh.data; ++data) {
       if (options.stages) add(WithPlace(mesh, *slab.group, data));
