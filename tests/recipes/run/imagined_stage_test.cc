@@ -160,7 +160,7 @@ TEST(ImaginedStage, LikeRanksOfDrawnLayoutsTakeTheSame) {
                         "tensor=2, context=2, data=2",
                         "data=12",
                         "data=6, pipeline=2",
-                        "data=4, pipeline=3, layers=[1,3,1]",
+                        "data=3, pipeline=4, layers=[1,1,2,1]",
                         "tensor=2, data=3, pipeline=2",
                         "data=8"};
   const Words optimizers = {
@@ -170,14 +170,15 @@ TEST(ImaginedStage, LikeRanksOfDrawnLayoutsTakeTheSame) {
                           "state=\"host\", update=\"device\", resident=0.5"};
   const Words shares = {"all", "none", "cycle:2"};
   int64_t all = 0, imagined_ranks = 0;
-  for (int trial = 0; trial < 24; ++trial) {
-    const Words more = {"data.batch=24",
-                        "run.precision=bf16",
-                        "model.heads=4",
-                        "optimizer={lr=1e-3, " + pick(optimizers) + "}",
-                        "stage.1.share=" + pick(shares),
-                        "stage.1.parallel={zero=1, " + pick(meshes) + "}",
-                        "stage.1.offload={" + pick(offloads) + "}"};
+  for (int trial = 0; trial < 40; ++trial) {
+    const Words more = {
+        "data.batch=24",
+        "run.precision=bf16",
+        "model.heads=4",
+        "optimizer={lr=1e-3, " + pick(optimizers) + "}",
+        "stage.1.share=" + At(shares, trial % 3),
+        "stage.1.parallel={zero=1, " + At(meshes, trial / 4) + "}",
+        "stage.1.offload={" + pick(offloads) + "}"};
     SCOPED_TRACE(absl::StrJoin(more, " "));
     const Recipe recipe =
         *ReadRecipe(kRecipe, Sets(more), KindsOf(BuiltInModels()));
