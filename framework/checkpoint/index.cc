@@ -1,6 +1,8 @@
 #include "framework/checkpoint/index.h"
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -33,11 +35,12 @@ void AddPiece(const hdf5::Piece& piece, std::vector<hdf5::Piece>& pieces) {
   }
 }
 
-// Where a field of a tensor is in the writers' files.
+// Where a field of a tensor is in the writers' files. `parts` are those of its
+// slab.
 std::vector<hdf5::Piece> PiecesOf(const FilePlan& plan, const Field& field,
+                                  const FilePlan::Parts& parts,
                                   const LogicalTensor& tensor) {
   const Rect whole = WholeOf(plan.ShapeOf(field, tensor));
-  const FilePlan::Parts parts = plan.PartsOf(field, tensor.slab);
   std::vector<hdf5::Piece> pieces;
   for (const Extent& extent : plan.Writers(field, tensor)) {
     const OwnedPart::Values& there =
@@ -60,15 +63,30 @@ std::vector<hdf5::Piece> PiecesOf(const FilePlan& plan, const Field& field,
   return pieces;
 }
 
+// By slab, the parts of the plan's fields, for as long as tensors of the slab
+// are to come.
+using SlabParts = std::map<int, std::vector<FilePlan::Parts>>;
+
 absl::Status ShowTensor(hdf5::File& file, const FilePlan& plan,
-                        const ModelValues& model, const LogicalTensor& tensor) {
-  for (const Field& field : plan.fields()) {
+                        const ModelValues& model, const LogicalTensor& tensor,
+                        SlabParts& known) {
+  std::vector<FilePlan::Parts>& parts = known[tensor.slab];
+  if (parts.empty()) {
+    for (const Field& field : plan.fields()) {
+      parts.push_back(plan.PartsOf(field, tensor.slab));
+    }
+  }
+  for (size_t f = 0; f < plan.fields().size(); ++f) {
+    const Field& field = plan.fields()[f];
     const Shape shape = plan.ShapeOf(field, tensor);
     if (shape.elements() == 0) continue;
     DELINK_RETURN_IF_ERROR(
         file.CreateVirtual(PathOf(field, tensor), ElementOf(model.type),
                            {shape.dims().begin(), shape.dims().end()},
-                           PiecesOf(plan, field, tensor)));
+                           PiecesOf(plan, field, parts[f], tensor)));
+  }
+  if (tensor.param + 1 == plan.tensors(tensor.slab).size()) {
+    known.erase(tensor.slab);
   }
   const std::string group = StateGroup(tensor.name);
   DELINK_RETURN_IF_ERROR(file.CreateGroup(group));
@@ -83,9 +101,10 @@ absl::Status WriteIndex(const std::string& path, const CheckpointHeader& header,
   DELINK_ASSIGN_OR_RETURN(hdf5::File file, hdf5::File::Create(path));
   DELINK_RETURN_IF_ERROR(WriteHeader(file, header));
   DELINK_RETURN_IF_ERROR(WriteFrames(frames, file));
+  SlabParts parts;
   for (const LogicalTensor& tensor : plan.layout().tensors()) {
     if (tensor.link.empty()) {
-      DELINK_RETURN_IF_ERROR(ShowTensor(file, plan, model, tensor));
+      DELINK_RETURN_IF_ERROR(ShowTensor(file, plan, model, tensor, parts));
       continue;
     }
     DELINK_RETURN_IF_ERROR(

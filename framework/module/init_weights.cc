@@ -52,9 +52,9 @@ void InitAll(const ParamStore& store, StoreValues& values, uint64_t seed,
 
 void ParamStore::InitWeights(uint64_t seed) {
   StoreValues values(*this);
-  for (const LogicalTensor& tensor : layout_.tensors()) {
+  for (const LogicalTensor& tensor : layout_->tensors()) {
     if (!tensor.link.empty()) continue;
-    InitAll(*this, values, seed, tensor, layout_.SpecOf(tensor).init);
+    InitAll(*this, values, seed, tensor, layout_->SpecOf(tensor).init);
   }
 }
 

@@ -234,22 +234,6 @@ Range Layout::CellsOfLogical(int logical) const {
           last.first_cell + last.slab.blocks()};
 }
 
-std::vector<Range> Layout::CellsNotOn(int rank) const {
-  std::vector<Range> cells;
-  for (const LocalSlab& local : local_slabs_) {
-    if (std::binary_search(local.group->begin(), local.group->end(), rank)) {
-      continue;
-    }
-    const int64_t end = local.first_cell + local.slab.blocks();
-    if (!cells.empty() && cells.back().end == local.first_cell) {
-      cells.back().end = end;
-    } else {
-      cells.push_back({local.first_cell, end});
-    }
-  }
-  return cells;
-}
-
 std::vector<int> Layout::LayersOf(int rank) const {
   const int stage = mesh().PlaceOf(rank)[Axis::kPipeline];
   std::vector<int> layers;

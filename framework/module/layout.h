@@ -161,11 +161,9 @@ class Layout {
   }
 
   // The cells do not depend on zero and whole_tensors. cells(): their number,
-  // at most 2048 a logical slab. CellsNotOn: the cells of local slabs that
-  // `rank` does not have, ascending.
+  // at most 2048 a logical slab.
   int64_t cells() const;
   Range CellsOfLogical(int logical) const;
-  std::vector<Range> CellsNotOn(int rank) const;
 
   // The layers that `rank` runs, ascending.
   std::vector<int> LayersOf(int rank) const;

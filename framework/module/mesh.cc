@@ -1,5 +1,7 @@
 #include "framework/module/mesh.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <numeric>
 
 #include "framework/base/check.h"
@@ -65,18 +67,31 @@ int Mesh::PlacesOfVisit(AxisCut cut) const {
 }
 
 std::vector<int> Mesh::Group(int rank, Axes axes) const {
-  const bool experts = axes.has(Axis::kExpert);
-  DELINK_CHECK(!experts || axes == Axes{Axis::kExpert});
-  const MeshPlace here = PlaceOf(rank);
+  MeshPlace first = PlaceOf(rank);
   std::vector<int> group;
-  for (int other = 0; other < ranks(); ++other) {
-    const MeshPlace there = PlaceOf(other);
-    bool with = !experts || (here[Axis::kPipeline] == there[Axis::kPipeline] &&
-                             InStage(here) / expert == InStage(there) / expert);
-    for (const Axis axis : order) {
-      with = with && (experts || axes.has(axis) || there[axis] == here[axis]);
+  if (axes.has(Axis::kExpert)) {
+    DELINK_CHECK(axes == Axes{Axis::kExpert});
+    const int from = InStage(first) / expert * expert;
+    for (int at = from; at < from + expert; ++at) {
+      first[Axis::kTensor] = at % tensor;
+      first[Axis::kContext] = at / tensor % context;
+      first[Axis::kData] = at / tensor / context;
+      group.push_back(RankAt(first));
     }
-    if (with) group.push_back(other);
+    std::ranges::sort(group);
+    return group;
+  }
+  for (const Axis axis : order) {
+    if (axes.has(axis)) first[axis] = 0;
+  }
+  group.push_back(RankAt(first));
+  int step = 1;
+  for (const Axis axis : order) {
+    const size_t before = group.size();
+    for (int k = 1; axes.has(axis) && k < along(axis); ++k) {
+      for (size_t i = 0; i < before; ++i) group.push_back(group[i] + k * step);
+    }
+    step *= along(axis);
   }
   return group;
 }

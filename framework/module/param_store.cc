@@ -14,6 +14,13 @@
 namespace delink {
 absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
     Device& device, Layout layout, int rank, const Options& options) {
+  return Create(device, std::make_shared<const Layout>(std::move(layout)), rank,
+                options);
+}
+
+absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
+    Device& device, std::shared_ptr<const Layout> layout, int rank,
+    const Options& options) {
   DELINK_CHECK(!options.bf16_gradients || options.dtype == DType::kBF16);
   std::unique_ptr<ParamStore> store(
       new ParamStore(device, std::move(layout), rank, options));
@@ -22,14 +29,14 @@ absl::StatusOr<std::unique_ptr<ParamStore>> ParamStore::Create(
   return store;
 }
 
-ParamStore::ParamStore(Device& device, Layout layout, int rank,
-                       const Options& options)
+ParamStore::ParamStore(Device& device, std::shared_ptr<const Layout> layout,
+                       int rank, const Options& options)
     : device_(&device),
       layout_(std::move(layout)),
       rank_(rank),
       options_(options),
-      indices_(layout_.LocalSlabsOf(rank)),
-      slabs_of_layer_(static_cast<size_t>(layout_.blocks() + 2)) {
+      indices_(layout_->LocalSlabsOf(rank)),
+      slabs_of_layer_(static_cast<size_t>(layout_->blocks() + 2)) {
   for (size_t s = 0; s < indices_.size(); ++s) {
     const int slab = static_cast<int>(s);
     slabs_.push_back(local(slab).slab);
@@ -48,7 +55,7 @@ int ParamStore::SlabOf(int local) const {
 }
 
 std::vector<int> ParamStore::LocalSlabsOf(int logical) const {
-  const Range locals = layout_.LocalSlabsOfLogical(logical);
+  const Range locals = layout_->LocalSlabsOfLogical(logical);
   const auto begin = indices_.begin();
   const auto first = std::lower_bound(begin, indices_.end(), locals.begin);
   const auto last = std::lower_bound(first, indices_.end(), locals.end);
@@ -269,7 +276,7 @@ int64_t ParamStore::state_bytes(Tier tier) const {
 
 int64_t ParamStore::unique_parameters() const {
   int64_t total = 0;
-  for (const Slab& slab : layout_.slabs()) {
+  for (const Slab& slab : layout_->slabs()) {
     for (const SlabParam& param : slab.params) total += param.elements;
   }
   return total;

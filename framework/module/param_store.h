@@ -57,8 +57,13 @@ class ParamStore {
     float* scales = nullptr;  // kBlock8: of the block that holds it
   };
 
-  // The store of `rank` under `layout`. Every plane is zero after Create. The
-  // layout's registry, its parameters and the device must outlive the store.
+  // The store of `rank` under `layout`, which many stores may share. Every
+  // plane is zero after Create. The layout's registry, its parameters and the
+  // device must outlive the store.
+  static absl::StatusOr<std::unique_ptr<ParamStore>> Create(
+      Device& device, std::shared_ptr<const Layout> layout, int rank,
+      const Options& options);
+  // The same with a layout that no other store has.
   static absl::StatusOr<std::unique_ptr<ParamStore>> Create(
       Device& device, Layout layout, int rank, const Options& options);
 
@@ -68,23 +73,24 @@ class ParamStore {
   // Initialises one tensor by `init`.
   void InitTensor(uint64_t seed, const LogicalTensor& tensor, const Init& init);
 
-  const Layout& layout() const { return layout_; }
+  const Layout& layout() const { return *layout_; }
+  const std::shared_ptr<const Layout>& shared_layout() const { return layout_; }
   int rank() const { return rank_; }
-  int ranks() const { return layout_.ranks(); }
-  const ParamRegistry& registry() const { return layout_.registry(); }
-  const SharingMap& sharing() const { return layout_.sharing(); }
-  int blocks() const { return layout_.blocks(); }
-  const std::vector<int>& visited() const { return layout_.visited(); }
+  int ranks() const { return layout_->ranks(); }
+  const ParamRegistry& registry() const { return layout_->registry(); }
+  const SharingMap& sharing() const { return layout_->sharing(); }
+  int blocks() const { return layout_->blocks(); }
+  const std::vector<int>& visited() const { return layout_->visited(); }
   const Options& options() const { return options_; }
   Device& device() const { return *device_; }
 
   const std::vector<Slab>& slabs() const { return slabs_; }
   const Slab& slab(int i) const { return At(slabs_, i); }
   const LocalSlab& local(int slab) const {
-    return At(layout_.local_slabs(), IndexOf(slab));
+    return At(layout_->local_slabs(), IndexOf(slab));
   }
   const PlacementRow& placement(int slab) const {
-    return At(layout_.placement().rows, IndexOf(slab));
+    return At(layout_->placement().rows, IndexOf(slab));
   }
   // The slab with index `local` in Layout::local_slabs; this rank must have it.
   int SlabOf(int local) const;
@@ -109,7 +115,7 @@ class ParamStore {
   // norm, updates and saves them. Every element has exactly one owner.
   Range owned(int slab) const { return OwnedBy(slab, rank_); }
   Range OwnedBy(int slab, int rank) const {
-    return layout_.OwnedBy(IndexOf(slab), rank);
+    return layout_->OwnedBy(IndexOf(slab), rank);
   }
   // Address of element `element` (counted from the slab's start), which must be
   // held. It is a device address; if the plane is host-resident and not
@@ -153,7 +159,8 @@ class ParamStore {
   int64_t virtual_parameters() const;
 
  private:
-  ParamStore(Device& device, Layout layout, int rank, const Options& options);
+  ParamStore(Device& device, std::shared_ptr<const Layout> layout, int rank,
+             const Options& options);
   // The slab's index in Layout::local_slabs.
   int IndexOf(int slab) const { return At(indices_, slab); }
   void LayOutStates();
@@ -169,7 +176,7 @@ class ParamStore {
   int64_t PlaneElements(int slab, Plane plane) const;
 
   Device* device_ = nullptr;
-  Layout layout_;
+  std::shared_ptr<const Layout> layout_;
   int rank_ = 0;
   Options options_;
   std::vector<int> indices_;  // by slab

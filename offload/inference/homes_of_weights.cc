@@ -16,10 +16,11 @@ namespace delink {
 namespace {
 
 // The device memory of the rank that takes most.
-absl::StatusOr<int64_t> DeviceBytes(const Layout& layout, DType dtype) {
+absl::StatusOr<int64_t> DeviceBytes(const std::shared_ptr<const Layout>& layout,
+                                    DType dtype) {
   const std::unique_ptr<Device> device = NewMetaDevice();
   int64_t most = 0;
-  for (int rank = 0; rank < layout.ranks(); ++rank) {
+  for (int rank = 0; rank < layout->ranks(); ++rank) {
     DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> store,
                             ParamStore::Create(*device, layout, rank,
                                                {.dtype = dtype,
@@ -48,7 +49,8 @@ absl::StatusOr<Layout> WithHomesOfWeights(const Layout& layout,
       PlaceCost of;
       DELINK_ASSIGN_OR_RETURN(
           of.device,
-          DeviceBytes(layout.WithTiers(PlaceSlabs(layout, rules, found)),
+          DeviceBytes(std::make_shared<const Layout>(
+                          layout.WithTiers(PlaceSlabs(layout, rules, found))),
                       dtype));
       return of;
     };

@@ -251,9 +251,10 @@ absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
   const ParamStore& store = stage.store();
   const std::vector<PipelineRow> rows =
       PipelineRows(store.layout(), stage.model());
-  const std::vector<LayerPlan> layers = MeasureLayers(
-      *first.env().model, store,
-      BatchShapeOf(*first.env().recipe, stage.index()), Accumulate);
+  const std::vector<LayerPlan> layers =
+      MeasureLayers(*first.env().model, store,
+                    BatchShapeOf(*first.env().recipe, stage.index()),
+                    Accumulate, first.env().measured.get());
   PipelinePlan plan;
   DELINK_RETURN_IF_ERROR(
       ForEachHeaviest(first, [&](ImaginedStage& of, const HeaviestRank&) {
@@ -263,7 +264,7 @@ absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
       }));
   if (rows.size() == 1) return plan;
   plan.shared = FindShared(store);
-  TimeStages(**first.env().shared_plan, layers, plan);
+  TimeStages(*first.env().shared->plan, layers, plan);
   return plan;
 }
 

@@ -145,6 +145,8 @@ absl::Status Engine::Run(const Pass& pass, const HostBatch& batch, int64_t step,
   DeviceTimes* const times = TimesOf(pass, step);
   if (times != nullptr) times->BeginStep(step, *compute_stream_);
   Load(batch, step, control);
+  const PassKind kind = pass.program.kind;
+  if (kind == PassKind::kStep || kind == PassKind::kGradients) ClearSums();
   if (times != nullptr) times->Loaded(*compute_stream_);
   return lanes_->Run(pass, step);
 }

@@ -165,6 +165,7 @@ class Engine {
   std::unique_ptr<Pending> Norm();
   // Adds up the first `count` sums over all ranks; each rank has those of the
   // cells that it owns.
+  void ClearSums();  // before a norm's first kSquares
   std::unique_ptr<Pending> ExchangeSums(int64_t count);
   void Update(int slab);
   // Whether any pass moves something between the host and the device.

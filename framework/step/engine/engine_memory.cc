@@ -145,7 +145,6 @@ void Engine::PlaceRecords() {
     identical_.push_back(store.layout().IdenticalOverTensor(
         store.layout().LocalSlabOf(local.program_slab, store.rank())));
   }
-  records_->not_here = store.layout().CellsNotOn(store.rank());
   records_->step_key = static_cast<RngKey*>(place(sizeof(RngKey)));
   records_->loss = static_cast<LossRecord*>(place(sizeof(LossRecord)));
   records_->controls =

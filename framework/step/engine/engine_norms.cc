@@ -33,6 +33,7 @@ absl::StatusOr<std::vector<double>> Engine::WeightNorms() {
   const ParamStore& store = *env_.store;
   // The sums of the step, which GradientNorms reads, are put back.
   const std::vector<double> before = SumsOnHost();
+  ClearSums();
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const int slab = static_cast<int>(s);
     SumSquares(*compute_stream_, store, slab, store.owned(slab),

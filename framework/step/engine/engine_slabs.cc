@@ -82,14 +82,16 @@ std::unique_ptr<Pending> Engine::Norm() {
       }});
 }
 
-// Sums of slabs that are not here still have the result of the last exchange,
-// so they are set to zero.
+// Sums of slabs that are not here still have the result of the last exchange.
+void Engine::ClearSums() {
+  const ParamStore& store = *env_.store;
+  if (store.slabs().size() == store.layout().local_slabs().size()) return;
+  env_.device->FillZero(*compute_stream_, records_->sums,
+                        store.layout().cells() * SizeOf(DType::kF64));
+}
+
 std::unique_ptr<Pending> Engine::ExchangeSums(int64_t count) {
   if (env_.compute->size() == 1) return nullptr;
-  for (const Range& cells : records_->not_here) {
-    env_.device->FillZero(*compute_stream_, records_->sums + cells.begin,
-                          cells.size() * SizeOf(DType::kF64));
-  }
   return compute_comm_->AllReduce(records_->sums, count, DType::kF64,
                                   ReduceOp::kSum);
 }

@@ -35,7 +35,6 @@ struct Engine::Records {
   int32_t* documents = nullptr;
   double* sums = nullptr;        // by cell (layout.h), then loss, tokens, votes
   std::vector<double*> squares;  // by slab: its cells, in `sums`
-  std::vector<Range> not_here;   // cells of slabs that this rank does not have
   RngKey* step_key = nullptr;
   LossRecord* loss = nullptr;
   // Two, by the step's number: updates may still run when the next begins.

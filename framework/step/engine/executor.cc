@@ -135,8 +135,8 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     const Env& env, const Options& options) {
   const Layout& layout = env.store->layout();
   std::unique_ptr<Executor> e(new Executor(env, options));
-  std::vector<LayerPlan> layers =
-      MeasureLayers(*env.model, *env.store, options.batch, env.accumulate);
+  std::vector<LayerPlan> layers = MeasureLayers(
+      *env.model, *env.store, options.batch, env.accumulate, options.measured);
   ProgramShape shape = ShapeOf(layout, options.micro_batches, options.ahead,
                                MayBeLate(*env.optimizer));
   shape.slot_class = SlotClasses(layers, options.recompute);
@@ -164,9 +164,9 @@ absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
   const bool alone = !VisitsTogether(shape);
   e->flops_per_micro_batch_ = FlopsPerMicroBatch(
       plan->Of(PassKind::kStep),
-      alone
-          ? layers
-          : MeasureWork(*env.model, *env.store, options.batch, env.accumulate));
+      alone ? layers
+            : MeasureWork(*env.model, *env.store, options.batch, env.accumulate,
+                          options.measured));
   e->memory_ = e->MemoryOn(*env.store, layers);
   DELINK_ASSIGN_OR_RETURN(
       e->engine_,

@@ -52,6 +52,7 @@ class Executor {
     // Optional: where the first of several executors of the same shape leaves
     // the plan of all stages, for the others in the same process.
     std::shared_ptr<const JointPlan>* shared_plan = nullptr;
+    MeasuredLayers* measured = nullptr;  // optional, of the model
   };
 
   // Plans, validates, measures and allocates. `store` has gradients and the

@@ -1,6 +1,7 @@
 #include "framework/step/groups/slab_groups.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "framework/base/at.h"
@@ -35,13 +36,14 @@ std::vector<int> OfOneMicroBatch(const Layout& layout, const LocalSlab& slab,
 std::vector<std::vector<int>> GroupsOf(const Layout& layout,
                                        const SlabGroups::Options& options) {
   std::vector<std::vector<int>> groups;
+  std::set<std::vector<int>> known;
   const auto add = [&](const std::vector<int>& ranks) {
-    if (ranks.size() < 2) return;
-    if (std::find(groups.begin(), groups.end(), ranks) == groups.end()) {
-      groups.push_back(ranks);
-    }
+    if (ranks.size() > 1 && known.insert(ranks).second) groups.push_back(ranks);
   };
+  std::set<std::pair<const std::vector<int>*, AxisCut>> seen;
   for (const LocalSlab& slab : layout.local_slabs()) {
+    const AxisCut cut = At(layout.program_slabs(), slab.program_slab).cut;
+    if (!seen.insert({slab.group.get(), cut}).second) continue;
     add(*slab.group);
     if (!options.stages && !options.visits) continue;
     for (const int rank : *slab.group) {

@@ -1,7 +1,9 @@
 #include "framework/step/plan/measure.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "framework/base/at.h"
@@ -148,13 +150,64 @@ class Measurer {
 };
 
 MeasureOptions OptionsOf(const ParamStore& store, const BatchShape& batch,
-                         AccumulateFn accumulate) {
+                         AccumulateFn accumulate, MeasuredLayers* known) {
   return {.device = store.device().kind(),
           .visited = store.sharing().visited,
           .dtype = store.options().dtype,
           .bf16_gradients = store.options().bf16_gradients,
           .batch = batch,
-          .accumulate = accumulate};
+          .accumulate = accumulate,
+          .known = known};
+}
+
+// The same without what does not matter.
+MeasureOptions KeyOf(MeasureOptions options) {
+  MeshPlace place = options.mesh.PlaceOf(options.rank);
+  Mesh& mesh = options.mesh;
+  mesh.data = mesh.PlacesOfVisit({Axis::kExpert}) / mesh.tensor / mesh.context;
+  mesh.pipeline = 1;
+  place[Axis::kData] %= mesh.data;
+  place[Axis::kPipeline] = 0;
+  options.rank = mesh.RankAt(place);
+  options.known = nullptr;
+  return options;
+}
+
+std::vector<LayerPlan> Measure(Sequential& model, const ParamRegistry& registry,
+                               const MeasureOptions& options) {
+  const std::unique_ptr<Device> device = NewMetaDevice(options.device);
+  // All layers of one of the ranks that may have other pieces of parameters.
+  const Mesh& mesh = options.mesh;
+  Layout layout =
+      Layout::Create(registry, model.blocks(), {.visited = options.visited},
+                     {.mesh = {.tensor = mesh.tensor,
+                               .data = mesh.weight_places() / mesh.tensor,
+                               .expert = mesh.expert},
+                      .sequence = options.sequence});
+  absl::StatusOr<std::unique_ptr<ParamStore>> meta = ParamStore::Create(
+      *device, std::move(layout), mesh.WeightPlaceOf(options.rank),
+      {.dtype = options.dtype,
+       .states = {},
+       .master = MasterForm::kNone,
+       .bf16_gradients = options.bf16_gradients});
+  DELINK_CHECK(meta.ok());  // the meta device never runs out
+  Measurer measurer(*device, model, **meta, options);
+  measurer.SetInputs(*device->Allocate(0, "inputs"), options.batch);
+  std::vector<LayerPlan> plans;
+  BatchShape batch = options.batch;
+  batch.context = mesh.context;
+  Shape shape{batch.micro_batch, batch.local_seq()};
+  for (const int layer : (*meta)->visited()) {
+    const DType input = layer == 0 ? DType::kI32 : options.dtype;
+    plans.push_back(options.work_alone
+                        ? measurer.Count(layer, shape, input)
+                        : measurer.Measure(layer, shape, input, options.dtype));
+    shape = plans.back().output;
+  }
+  for (const ParamDecl& decl : registry.decls) {
+    decl.param->Bind(Tensor(), Tensor(), false);
+  }
+  return plans;
 }
 
 }  // namespace
@@ -174,45 +227,21 @@ VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at) {
 std::vector<LayerPlan> MeasureLayers(Sequential& model,
                                      const ParamRegistry& registry,
                                      const MeasureOptions& options) {
-  const std::unique_ptr<Device> device = NewMetaDevice(options.device);
-  // All layers of one of the ranks that may have other pieces of parameters.
-  const Mesh& mesh = options.mesh;
-  const Layout layout =
-      Layout::Create(registry, model.blocks(), {.visited = options.visited},
-                     {.mesh = {.tensor = mesh.tensor,
-                               .data = mesh.weight_places() / mesh.tensor,
-                               .expert = mesh.expert},
-                      .sequence = options.sequence});
-  absl::StatusOr<std::unique_ptr<ParamStore>> meta =
-      ParamStore::Create(*device, layout, mesh.WeightPlaceOf(options.rank),
-                         {.dtype = options.dtype,
-                          .states = {},
-                          .master = MasterForm::kNone,
-                          .bf16_gradients = options.bf16_gradients});
-  DELINK_CHECK(meta.ok());  // the meta device never runs out
-  Measurer measurer(*device, model, **meta, options);
-  measurer.SetInputs(*device->Allocate(0, "inputs"), options.batch);
-  std::vector<LayerPlan> plans;
-  BatchShape batch = options.batch;
-  batch.context = mesh.context;
-  Shape shape{batch.micro_batch, batch.local_seq()};
-  for (const int layer : layout.visited()) {
-    const DType input = layer == 0 ? DType::kI32 : options.dtype;
-    plans.push_back(options.work_alone
-                        ? measurer.Count(layer, shape, input)
-                        : measurer.Measure(layer, shape, input, options.dtype));
-    shape = plans.back().output;
-  }
-  for (const ParamDecl& decl : registry.decls) {
-    decl.param->Bind(Tensor(), Tensor(), false);
-  }
-  return plans;
+  if (options.known == nullptr) return Measure(model, registry, options);
+  auto& all = options.known->all_;
+  const MeasureOptions key = KeyOf(options);
+  const auto known = std::ranges::find_if(
+      all, [&key](const auto& of) { return of.first == key; });
+  if (known != all.end()) return known->second;
+  all.emplace_back(key, Measure(model, registry, options));
+  return all.back().second;
 }
 
 std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
-                                     AccumulateFn accumulate) {
-  MeasureOptions options = OptionsOf(store, batch, accumulate);
+                                     AccumulateFn accumulate,
+                                     MeasuredLayers* known) {
+  MeasureOptions options = OptionsOf(store, batch, accumulate, known);
   options.mesh = store.layout().mesh();
   options.rank = store.rank();
   options.sequence = store.layout().options().sequence;
@@ -221,8 +250,9 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
 
 std::vector<LayerPlan> MeasureWork(Sequential& model, const ParamStore& store,
                                    const BatchShape& batch,
-                                   AccumulateFn accumulate) {
-  MeasureOptions options = OptionsOf(store, batch, accumulate);
+                                   AccumulateFn accumulate,
+                                   MeasuredLayers* known) {
+  MeasureOptions options = OptionsOf(store, batch, accumulate, known);
   options.work_alone = true;
   return MeasureLayers(model, store.registry(), options);
 }

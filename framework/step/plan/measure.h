@@ -3,7 +3,9 @@
 // work.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "framework/module/param_store.h"
@@ -25,6 +27,7 @@ struct BatchShape {
   // The tokens that a rank has, of each row and of all rows.
   int64_t local_seq() const { return seq / context; }
   int64_t local_tokens() const { return micro_batch * local_seq(); }
+  friend bool operator==(const BatchShape&, const BatchShape&) = default;
 };
 
 struct LayerPlan {
@@ -45,6 +48,8 @@ struct VisitFlops {
 };
 VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at);
 
+class MeasuredLayers;
+
 struct MeasureOptions {
   DeviceKind device = DeviceKind::kCpu;  // the kind of the training device
   std::vector<int> visited;              // blocks, as SharingMap::visited
@@ -61,6 +66,11 @@ struct MeasureOptions {
   bool sequence = false;
   // Measures only shapes and FLOPs, in a fraction of the time.
   bool work_alone = false;
+  // Optional: has what was measured before with equal options, and gets what is
+  // measured now.
+  MeasuredLayers* known = nullptr;
+  friend bool operator==(const MeasureOptions&,
+                         const MeasureOptions&) = default;
 };
 
 // One plan for each layer that is visited, by place. Parameters are left
@@ -71,11 +81,27 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model,
 // The same with a store's device, blocks, types, layout and rank.
 std::vector<LayerPlan> MeasureLayers(Sequential& model, const ParamStore& store,
                                      const BatchShape& batch,
-                                     AccumulateFn accumulate);
+                                     AccumulateFn accumulate,
+                                     MeasuredLayers* known = nullptr);
 // Shapes and FLOPs of the layers of the store's model as if one rank had all of
 // it: the model's work, however ranks share it.
 std::vector<LayerPlan> MeasureWork(Sequential& model, const ParamStore& store,
                                    const BatchShape& batch,
-                                   AccumulateFn accumulate);
+                                   AccumulateFn accumulate,
+                                   MeasuredLayers* known = nullptr);
+
+// What was measured of one model, by options: plans for many ranks and
+// placements measure the same layers again and again. Meanwhile the number of
+// threads of kernels, which may take scratch for each, must not change.
+class MeasuredLayers {
+ public:
+  // How many times layers were measured.
+  size_t count() const { return all_.size(); }
+
+ private:
+  friend std::vector<LayerPlan> MeasureLayers(Sequential&, const ParamRegistry&,
+                                              const MeasureOptions&);
+  std::vector<std::pair<MeasureOptions, std::vector<LayerPlan>>> all_;
+};
 
 }  // namespace delink

@@ -113,6 +113,15 @@ class JointExecution {
     return AreJoined(program.shape, PlaceOf(r), PlaceOf(other),
                      AxesWithin(program, i));
   }
+  // Equal for instructions of a rank that have the same partners.
+  using Partners = std::tuple<Op, int32_t, int32_t, std::vector<bool>>;
+  static Partners KindOfPartners(const Program& program, const Instruction& i) {
+    if (!IsVisit(i) && i.op != Op::kUpdate) return {i.op, i.slab, i.layer, {}};
+    const Axes within = AxesWithin(program, i);
+    std::vector<bool> over;
+    for (const Axis axis : kVisitAxes) over.push_back(within.has(axis));
+    return {Op::kForward, -1, -1, over};
+  }
   // In its stage.
   int PlaceOf(size_t r) const { return static_cast<int>(r / stages_); }
   bool MeetsOthers(const Program& program, const Instruction& i,
@@ -125,25 +134,32 @@ class JointExecution {
   // their order, which CheckMeetings has found to be one in each lane.
   void FindMeetings() {
     const Collectives collectives(ranks_.front().rank.program->shape);
-    std::vector<std::map<Key, std::vector<int32_t>>> alike(ranks_.size());
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      const Program& program = *ranks_[r].rank.program;
-      for (int32_t i = 0; i < ranks_[r].count; ++i) {
+    std::map<const Program*, std::map<Key, std::vector<int32_t>>> alike;
+    for (const RankProgress& rank : ranks_) {
+      const Program& program = *rank.rank.program;
+      if (!alike.try_emplace(&program).second) continue;
+      for (int32_t i = 0; i < rank.count; ++i) {
         const Instruction& at = program.instructions[i];
         if (MeetsOthers(program, at, collectives)) {
-          alike[r][KeyOf(at)].push_back(i);
+          alike[&program][KeyOf(at)].push_back(i);
         }
       }
     }
     for (size_t r = 0; r < ranks_.size(); ++r) {
-      for (const auto& [key, indices] : alike[r]) {
-        const Instruction& at =
-            ranks_[r].rank.program->instructions[indices.front()];
+      const Program& program = *ranks_[r].rank.program;
+      std::map<Partners, std::vector<size_t>> partners;
+      for (const auto& [key, indices] : alike[&program]) {
+        const Instruction& at = program.instructions[indices.front()];
         const Key there = KeyOf(IsTransfer(at) ? OppositeOf(at) : at);
-        for (const size_t other : PartnersOf(r, at, collectives)) {
+        const auto [with, fresh] =
+            partners.try_emplace(KindOfPartners(program, at));
+        if (fresh) with->second = PartnersOf(r, at, collectives);
+        for (const size_t other : with->second) {
+          const std::vector<int32_t>& met =
+              alike[ranks_[other].rank.program].at(there);
           for (size_t k = 0; k < indices.size(); ++k) {
             ranks_[r].met[indices[k]].push_back(
-                {static_cast<int>(other), alike[other].at(there).at(k)});
+                {static_cast<int>(other), met.at(k)});
           }
         }
       }

@@ -136,21 +136,23 @@ bool Collectives::IsOf(int32_t stage, const Instruction& i) const {
 absl::Status CheckMeetings(const std::vector<Column>& columns) {
   const Column& first = columns.front();
   const Collectives collectives(first.front().program->shape);
+  ComparedPrograms lanes, transfers;
   for (const Column& column : columns) {
     for (size_t stage = 0; stage < column.size(); ++stage) {
       // In a column against the stages before, then against the first column's.
       for (size_t before = 0; before < stage; ++before) {
+        if (!lanes.AreNew(column[before], column[stage])) continue;
         DELINK_RETURN_IF_ERROR(
             CompareLanes(collectives, column[before], column[stage]));
       }
-      if (&column != &first) {
+      if (&column != &first && lanes.AreNew(first[stage], column[stage])) {
         DELINK_RETURN_IF_ERROR(
             CompareLanes(collectives, first[stage], column[stage]));
       }
     }
     for (const RankProgram& from : column) {
       for (const RankProgram& to : column) {
-        if (&from == &to) continue;
+        if (&from == &to || !transfers.AreNew(from, to)) continue;
         for (const uint8_t flags : {uint8_t{0}, uint8_t{kOfGradient}}) {
           DELINK_RETURN_IF_ERROR(CompareTransfers(from, to, flags));
         }

@@ -10,7 +10,9 @@
 #pragma once
 
 #include <cstdint>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -26,6 +28,18 @@ struct RankProgram {
 
 // One rank of each stage, by stage.
 using Column = std::vector<RankProgram>;
+
+// Pairs of programs that were compared: ranks with the same two programs agree
+// as the first two did.
+class ComparedPrograms {
+ public:
+  bool AreNew(const RankProgram& first, const RankProgram& other) {
+    return pairs_.emplace(first.program, other.program).second;
+  }
+
+ private:
+  std::set<std::pair<const Program*, const Program*>> pairs_;
+};
 
 // "rank 2: instruction 5, Reduce(1)"
 std::string NameOf(const RankProgram& rank, int32_t index);

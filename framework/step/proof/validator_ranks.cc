@@ -46,10 +46,11 @@ absl::Status CheckTogether(const std::vector<Column>& columns) {
   return ExecuteTogether(columns).status();
 }
 
+// Of columns whose equal programs are one.
 bool IsEqual(const Column& a, const Column& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const RankProgram& x, const RankProgram& y) {
-                      return *x.program == *y.program;
+                      return x.program == y.program;
                     });
 }
 
@@ -75,14 +76,16 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs) {
     return absl::InvalidArgumentError("no programs to validate");
   }
   const int ranks = static_cast<int>(programs.size());
-  std::vector<const Program*> seen;
+  std::vector<const Program*> seen, by_rank;  // equal programs are one
   for (int rank = 0; rank < ranks; ++rank) {
     const Program& program = programs[rank];
     const auto is_equal = [&](const Program* other) {
       return *other == program;
     };
     const ProgramShape& shape = program.shape;
-    const bool known = std::any_of(seen.begin(), seen.end(), is_equal);
+    const auto found = std::find_if(seen.begin(), seen.end(), is_equal);
+    const bool known = found != seen.end();
+    by_rank.push_back(known ? *found : &program);
     absl::Status status;
     if (shape.ranks * shape.stages != ranks) {
       status =
@@ -99,7 +102,7 @@ absl::Status ValidatePrograms(const std::vector<Program>& programs) {
   for (int place = 0; place < shape.ranks; ++place) {
     Column column;
     for (int rank = place; rank < ranks; rank += shape.ranks) {
-      column.push_back({.rank = rank, .program = &programs[rank]});
+      column.push_back({.rank = rank, .program = by_rank[rank]});
     }
     const bool known = std::any_of(
         distinct.begin(), distinct.end(),

@@ -221,15 +221,18 @@ absl::Status CheckVisitMeetings(const std::vector<Column>& columns) {
     return absl::OkStatus();
   }
   for (const Axis axis : kVisitAxes) {
+    ComparedPrograms compared;
     for (int place = 0; place < shape.ranks; ++place) {
       int first = 0;
       while (!AreBeside(shape, first, place, axis)) ++first;
       if (first == place) continue;
       for (int32_t stage = 0; stage < shape.stages; ++stage) {
+        const RankProgram& expected = At(At(columns, first), stage);
+        const RankProgram& found = At(At(columns, place), stage);
+        if (!compared.AreNew(expected, found)) continue;
         for (int lane = 0; lane < kLanes; ++lane) {
-          DELINK_RETURN_IF_ERROR(CompareLane(At(At(columns, first), stage),
-                                             At(At(columns, place), stage),
-                                             static_cast<Lane>(lane), axis));
+          DELINK_RETURN_IF_ERROR(
+              CompareLane(expected, found, static_cast<Lane>(lane), axis));
         }
       }
     }

@@ -272,7 +272,7 @@ absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
   std::vector<int64_t> hosts;
   std::vector<TimedRank> ranks;
   const std::vector<Program>& programs =
-      (*first.env().shared_plan)->Of(PassKind::kStep);
+      first.env().shared->plan->Of(PassKind::kStep);
   DELINK_RETURN_IF_ERROR(ForEachHeaviest(
       first, [&](const ImaginedStage& of, const HeaviestRank& heaviest) {
         const StageRun& stage = of.stage();

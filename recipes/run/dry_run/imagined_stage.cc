@@ -2,33 +2,17 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <vector>
 
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/plan/measure.h"
 #include "layers/ops/accumulate.h"
+#include "recipes/run/dry_run/like_ranks.h"
 
 namespace delink {
 namespace {
-
-// Whether ranks that share a slab's state each take the same: no rank owns it
-// alone, and a shard's size does not depend on its parameters.
-bool SharesAreAlike(const ParamStore& store) {
-  const std::vector<PlacementRow>& rows = store.layout().placement().rows;
-  if (std::ranges::none_of(
-          rows, [](const PlacementRow& row) { return row.state.sharded; })) {
-    return true;
-  }
-  const bool owned = std::ranges::any_of(
-      rows, [](const PlacementRow& row) { return row.owner != kNoOwner; });
-  const StateFormat plain;
-  return !owned &&
-         std::ranges::all_of(store.states(), [&plain](const StateSpec& spec) {
-           return spec.hidden == plain && spec.outer == plain &&
-                  spec.vectors == plain;
-         });
-}
 
 // The memory of another rank of the pipeline stage of `imagined`. `layers`
 // caches the measured layers by Mesh::WeightPlaceOf.
@@ -38,14 +22,15 @@ absl::StatusOr<RankMemory> MemoryOfRank(
   const StageRun& stage = imagined.stage();
   const ParamStore& store = stage.store();
   const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
-  DELINK_ASSIGN_OR_RETURN(
-      const std::unique_ptr<ParamStore> there,
-      ParamStore::Create(*device, store.layout(), rank, store.options()));
+  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> there,
+                          ParamStore::Create(*device, store.shared_layout(),
+                                             rank, store.options()));
   const Executor& executor = stage.executor();
   const int place = store.layout().mesh().WeightPlaceOf(rank);
   if (!layers.contains(place)) {
-    layers[place] = MeasureLayers(*imagined.env().model, *there,
-                                  executor.memory().batch, Accumulate);
+    layers[place] =
+        MeasureLayers(*imagined.env().model, *there, executor.memory().batch,
+                      Accumulate, imagined.env().measured.get());
   }
   RankMemory memory{
       .rank = rank,
@@ -82,7 +67,7 @@ ImaginedStage::ImaginedStage(const RunEnv& env, int rank)
   env_.lane_threads = false;
   env_.watch = nullptr;
   env_.trace = nullptr;
-  if (env_.shared_plan == nullptr) env_.shared_plan = &plan_;
+  if (env_.shared == nullptr) env_.shared = &shared_;
 }
 
 absl::StatusOr<std::unique_ptr<ImaginedStage>> ImaginedStage::Create(
@@ -127,26 +112,22 @@ RankMemory MemoryOf(const ImaginedStage& imagined) {
 absl::StatusOr<std::vector<RankMemory>> MemoryOfRanks(
     const ImaginedStage& imagined) {
   const ParamStore& store = imagined.stage().store();
-  const Mesh& mesh = store.layout().mesh();
   const RankMemory own = MemoryOf(imagined);
-  // By Mesh::WeightPlaceOf, of ranks that are alike.
-  std::map<int, RankMemory> like;
-  const bool alike = SharesAreAlike(store);
-  if (alike) like[mesh.WeightPlaceOf(own.rank)] = own;
+  const std::vector<int> ranks = store.layout().mesh().Group(
+      own.rank, {Axis::kTensor, Axis::kContext, Axis::kData});
+  const std::vector<int> like = LikeRanks(store, ranks);
+  const int like_own =
+      like[std::ranges::lower_bound(ranks, own.rank) - ranks.begin()];
+  std::map<int, RankMemory> first = {{like_own, own}};
   std::map<int, std::vector<LayerPlan>> layers;
   std::vector<RankMemory> all;
-  for (const int rank :
-       mesh.Group(own.rank, {Axis::kTensor, Axis::kContext, Axis::kData})) {
-    const int place = mesh.WeightPlaceOf(rank);
-    if (like.contains(place)) {
-      all.push_back(like[place]);
-      all.back().rank = rank;
-      continue;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (!first.contains(like[i])) {
+      DELINK_ASSIGN_OR_RETURN(first[like[i]],
+                              MemoryOfRank(imagined, ranks[i], layers));
     }
-    all.push_back(own);
-    if (rank == own.rank) continue;
-    DELINK_ASSIGN_OR_RETURN(all.back(), MemoryOfRank(imagined, rank, layers));
-    if (alike) like[place] = all.back();
+    all.push_back(first[like[i]]);
+    all.back().rank = ranks[i];
   }
   return all;
 }
@@ -170,22 +151,19 @@ absl::StatusOr<std::vector<RankMemory>> MemoryByRank(
 }
 
 absl::StatusOr<std::vector<PlaneBytes>> PlanesByRank(const ParamStore& store) {
-  const Layout& layout = store.layout();
-  const Mesh& mesh = layout.mesh();
-  const bool alike = SharesAreAlike(store);
+  std::vector<int> ranks(static_cast<size_t>(store.ranks()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const std::vector<int> like = LikeRanks(store, ranks);
   std::vector<PlaneBytes> planes;
-  for (int rank = 0; rank < layout.ranks(); ++rank) {
-    MeshPlace place = mesh.PlaceOf(rank);
-    place[Axis::kContext] = place[Axis::kData] = 0;
-    const int like = alike ? mesh.RankAt(place) : rank;
-    if (like < rank) {
-      planes.push_back(At(planes, like));
+  for (const int rank : ranks) {
+    if (At(like, rank) < rank) {
+      planes.push_back(At(planes, At(like, rank)));
       continue;
     }
     const std::unique_ptr<Device> device = NewMetaDevice(store.device().kind());
-    DELINK_ASSIGN_OR_RETURN(
-        const std::unique_ptr<ParamStore> there,
-        ParamStore::Create(*device, layout, rank, store.options()));
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ParamStore> there,
+                            ParamStore::Create(*device, store.shared_layout(),
+                                               rank, store.options()));
     planes.push_back(PlaneBytesOf(*there));
   }
   return planes;

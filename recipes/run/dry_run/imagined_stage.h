@@ -22,11 +22,11 @@ class ImaginedStage {
  public:
   // `env` gives the number of ranks and their kind of device. It may be the
   // env() of another ImaginedStage of the same stage of the recipe; then the
-  // plan of that one's executor is shared instead of made again.
+  // layout and the plan of that one are shared instead of made again.
   static absl::StatusOr<std::unique_ptr<ImaginedStage>> Create(
       const RunEnv& env, size_t index, int rank);
   // The stage after it has taken the layout of stage `layout`
-  // (StageRun::TakeLayout). A plan is shared in the same way.
+  // (StageRun::TakeLayout). Both are shared in the same way.
   static absl::StatusOr<std::unique_ptr<ImaginedStage>> CreateLaidOut(
       const RunEnv& env, size_t index, size_t layout, int rank);
   // The same on another rank.
@@ -41,7 +41,7 @@ class ImaginedStage {
 
   std::unique_ptr<Device> device_;
   ImaginedRanks world_, network_;
-  std::shared_ptr<const JointPlan> plan_;  // unless `env` brought one
+  SharedByRanks shared_;  // unless `env` brought one
   RunEnv env_;
   size_t layout_ = 0;  // the stage that it is laid out as
   std::unique_ptr<StageRun> stage_;

@@ -21,7 +21,7 @@ absl::StatusOr<std::unique_ptr<ImaginedStage>> LaidOut(
   const size_t index = stage.stage().index();
   if (!TakesLayout(*stage.env().recipe, index - 1, index)) return nullptr;
   RunEnv env = stage.env();
-  env.shared_plan = nullptr;  // of another stage
+  env.shared = nullptr;  // of another stage
   return ImaginedStage::CreateLaidOut(env, index - 1, index, rank);
 }
 

@@ -44,7 +44,8 @@ std::vector<double> CostsOf(const RunEnv& env, size_t stage,
                      .accumulate = Accumulate,
                      .mesh = MeshOf(parallel),
                      .rank = 0,
-                     .sequence = HasSequence(parallel)});
+                     .sequence = HasSequence(parallel),
+                     .known = env.measured.get()});
   std::vector<double> costs;
   for (size_t at = 0; at < layers.size(); ++at) {
     const bool block = at > 0 && at + 1 < layers.size();

@@ -120,10 +120,15 @@ bool StageRun::shares() const {
 
 absl::Status StageRun::MakeStore(const SharingMap& sharing) {
   const RunConfig& run = env_.recipe->run;
+  std::shared_ptr<const Layout> layout;
+  if (env_.shared != nullptr) layout = env_.shared->layout;
+  if (layout == nullptr) {
+    layout = std::make_shared<const Layout>(LayoutOf(env_, mesh_of_, sharing));
+  }
+  if (env_.shared != nullptr) env_.shared->layout = layout;
   DELINK_ASSIGN_OR_RETURN(
       store_,
-      ParamStore::Create(*env_.device, LayoutOf(env_, mesh_of_, sharing),
-                         env_.world->rank(),
+      ParamStore::Create(*env_.device, std::move(layout), env_.world->rank(),
                          {.dtype = run.precision,
                           .states = env_.optimizer->states(),
                           .master = run.master,
@@ -133,6 +138,7 @@ absl::Status StageRun::MakeStore(const SharingMap& sharing) {
 
 absl::Status StageRun::MoveStore(size_t layout) {
   mesh_of_ = layout;
+  env_.shared = nullptr;  // of the layout before
   const std::unique_ptr<ParamStore> from = std::move(store_);
   DELINK_RETURN_IF_ERROR(MakeStore(from->sharing()));
   return Delink(*from, *store_, StatePolicy::kCopy, *env_.world);
@@ -180,7 +186,8 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
       .clip_value = recipe.optimizer.clip_value,
       .lane_threads = env_.lane_threads,
       .probes = shares() && recipe.ProbeEvery(layout) > 0,
-      .shared_plan = env_.shared_plan};
+      .shared_plan = env_.shared != nullptr ? &env_.shared->plan : nullptr,
+      .measured = env_.measured.get()};
   DELINK_ASSIGN_OR_RETURN(
       executor_, Executor::Create({.device = env_.device,
                                    .model = env_.model,

@@ -16,6 +16,13 @@
 
 namespace delink {
 
+// What the ranks of a stage have in common, made by the first of them, where
+// one process imagines several.
+struct SharedByRanks {
+  std::shared_ptr<const Layout> layout;
+  std::shared_ptr<const JointPlan> plan;
+};
+
 // What all stages of a run have in common. The objects outlive the stages.
 struct RunEnv {
   const Recipe* recipe = nullptr;
@@ -34,8 +41,10 @@ struct RunEnv {
   StepWatch* watch = nullptr;  // optional
   Trace* trace = nullptr;      // optional
   SlowBus* bus = nullptr;      // optional
-  // Optional, as the executor's. All stage runs that share it are of one stage.
-  std::shared_ptr<const JointPlan>* shared_plan = nullptr;
+  // Optional. All stage runs that share it are of one stage and layout.
+  SharedByRanks* shared = nullptr;
+  // Of the model; copies of this share it.
+  std::shared_ptr<MeasuredLayers> measured = std::make_shared<MeasuredLayers>();
 };
 
 // Enforces the stage's memory budget (offload.device), if it has one: from its

@@ -62,33 +62,5 @@ TEST(CellsTest, EachHasOneOwner) {
   EXPECT_GT(most, kMostCells / 4) << "large slabs were among them";
 }
 
-// Those of a rank's slabs and those that are not on it are all.
-TEST(CellsTest, AreOnARankOrNot) {
-  Dice dice(3);
-  for (int trial = 0; trial < 2000; ++trial) {
-    SCOPED_TRACE(trial);
-    Model model;
-    Declare(model, dice, kWidest);
-    const Layout layout = AnyLayout(model, dice);
-    const int rank = dice.Below(layout.ranks());
-    std::vector<Range> ranges = layout.CellsNotOn(rank);
-    for (const int s : layout.LocalSlabsOf(rank)) {
-      const LocalSlab& local = At(layout.local_slabs(), s);
-      if (local.slab.blocks() == 0) continue;
-      ranges.push_back(
-          {local.first_cell, local.first_cell + local.slab.blocks()});
-    }
-    std::sort(ranges.begin(), ranges.end(), [](Range a, Range b) {
-      return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
-    });
-    int64_t next = 0;
-    for (const Range& range : ranges) {
-      ASSERT_EQ(range.begin, next);
-      next = range.end;
-    }
-    ASSERT_EQ(next, layout.cells());
-  }
-}
-
 }  // namespace
 }  // namespace delink::cells_test

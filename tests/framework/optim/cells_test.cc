@@ -31,21 +31,19 @@ class CellSumsTest : public ::testing::Test {
     return *std::move(store);
   }
 
-  // All cells, added up over the ranks; each begins with what an exchange may
-  // have left.
+  // All cells, added up over the ranks; those of a rank's slabs begin with what
+  // an exchange may have left.
   std::vector<double> Sums(const Layout& layout) {
     const auto stream = device_->NewStream();
     const auto count = static_cast<size_t>(layout.cells());
     std::vector<double> total(count, 0.0);
     for (int rank = 0; rank < layout.ranks(); ++rank) {
       const auto store = Store(layout, rank);
-      std::vector<double> sums(count, std::nan(""));
+      std::vector<double> sums(count, 0.0);
       for (int s = 0; s < static_cast<int>(store->slabs().size()); ++s) {
-        SumSquares(*stream, *store, s, store->owned(s),
-                   sums.data() + store->local(s).first_cell, Plane::kWeight);
-      }
-      for (const Range& cells : layout.CellsNotOn(rank)) {
-        std::fill(sums.begin() + cells.begin, sums.begin() + cells.end, 0.0);
+        double* const cells = sums.data() + store->local(s).first_cell;
+        std::fill_n(cells, store->slab(s).blocks(), std::nan(""));
+        SumSquares(*stream, *store, s, store->owned(s), cells, Plane::kWeight);
       }
       for (size_t i = 0; i < count; ++i) total[i] += sums[i];
     }

@@ -658,6 +658,39 @@ TEST(ValidatorTest, DeadlockAcrossLanes) {
   EXPECT_EQ(Error(programs), "");
 }
 
+// Four ranks, tensor 2 x context 2, whose visits of one block exchange over
+// tensor and of the other over context: each axis has one order on all ranks.
+TEST(ValidatorTest, VisitsMeetOverTheirOwnAxis) {
+  ProgramShape shape{.layers = 4,
+                     .slabs = 4,
+                     .slabs_of_layer = {{0}, {1}, {2}, {3}},
+                     .gathers = std::vector<bool>(4, false),
+                     .micro_batches = 2,
+                     .ranks = 4,
+                     .tensor = 2,
+                     .context = 2};
+  shape.slab_cuts.assign(4, {});
+  shape.exchanges.resize(4);
+  for (const int layer : {1, 2}) {
+    const Axis axis = layer == 1 ? Axis::kTensor : Axis::kContext;
+    shape.exchanges[layer][static_cast<int>(Phase::kEval)] = {
+        {.axis = axis, .kind = VisitExchange::Kind::kGather, .bytes = 8}};
+  }
+  const auto program = [&](const std::string& middle) {
+    return Parse(
+        shape, "F(0,a) F(1,a) F(0,b) " + middle + " Loss(a) F(2,b) Loss(b) Sum",
+        PassKind::kEvaluation);
+  };
+  const Program x = program("F(2,a) F(1,b)"), y = program("F(1,b) F(2,a)");
+  EXPECT_EQ(Error({x, x, y, y}), "");
+  EXPECT_EQ(Error({x, y, x, y}), "");
+  const std::string error = Error({x, y, y, x});
+  EXPECT_THAT(error, HasSubstr("waits for ever"));
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(error, HasSubstr(absl::StrCat("rank ", rank, ": ")));
+  }
+}
+
 // Rank r is ready for its own slab and the next rank's, and nobody for all that
 // he waits for.
 TEST(ValidatorTest, DeadlockOfThreeRanks) {

@@ -386,17 +386,17 @@ TEST(PipelinePlanTest, ManyStagesTakeOnePlan) {
   const auto first =
       ImaginedStage::Create((*model)->On(*device, world, world), 1, 0);
   ASSERT_TRUE(first.ok()) << first.status();
-  const std::shared_ptr<const JointPlan> plan = *(*first)->env().shared_plan;
+  const std::shared_ptr<const JointPlan> plan = (*first)->env().shared->plan;
   ASSERT_NE(plan, nullptr);
   const auto other = ImaginedStage::Create((*first)->env(), 1, 3);
   ASSERT_TRUE(other.ok()) << other.status();
-  EXPECT_EQ(*(*other)->env().shared_plan, plan);
+  EXPECT_EQ((*other)->env().shared->plan, plan);
   EXPECT_EQ((*other)->stage().executor().program().stage, 3);
   // Another stage's is no plan for this one.
   const auto another =
       ImaginedStage::Create((*model)->On(*device, world, world), 0, 0);
   ASSERT_TRUE(another.ok()) << another.status();
-  *(*first)->env().shared_plan = *(*another)->env().shared_plan;
+  (*first)->env().shared->plan = (*another)->env().shared->plan;
   const auto wrong = ImaginedStage::Create((*first)->env(), 1, 3);
   EXPECT_THAT(wrong.status().message(), HasSubstr("of another shape"));
 }

@@ -8,6 +8,9 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <numeric>
+#include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,7 @@
 #include "framework/base/at.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/dry_run/imagined_ranks.h"
+#include "recipes/run/dry_run/like_ranks.h"
 #include "recipes/run/setup/prepare.h"
 #include "recipes/schema/recipe_io.h"
 #include "tests/testing/source_path.h"
@@ -97,34 +101,116 @@ std::vector<Case> Cases() {
   return cases;
 }
 
+// What is planned of every rank, by its likes, is what the rank itself has.
+void ExpectOwnAccounts(Imagined& imagined, int ranks) {
+  const ParamStore& store = imagined.first().stage().store();
+  const auto all = MemoryByRank(imagined.first());
+  ASSERT_TRUE(all.ok()) << all.status();
+  const auto planes = PlanesByRank(store);
+  ASSERT_TRUE(planes.ok()) << planes.status();
+  ASSERT_EQ(all->size(), static_cast<size_t>(ranks));
+  ASSERT_EQ(planes->size(), all->size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    SCOPED_TRACE(rank);
+    const auto own = imagined.first().On(rank);
+    ASSERT_TRUE(own.ok()) << own.status();
+    const MemoryAccount account = (*own)->stage().account();
+    const PlaneBytes there = PlaneBytesOf((*own)->stage().store());
+    const RankMemory& of = At(*all, rank);
+    EXPECT_EQ(of.rank, rank);
+    EXPECT_EQ(ToString(of.account), ToString(account));
+    EXPECT_EQ(of.account.total(), account.total());
+    EXPECT_EQ(of.account.host, account.host);
+    for (const PlaneBytes& bytes : {of.planes, At(*planes, rank)}) {
+      EXPECT_EQ(bytes.device, there.device);
+      EXPECT_EQ(bytes.host, there.host);
+    }
+  }
+}
+
 TEST(ImaginedStage, OfEveryRankTheAccountIsItsOwn) {
   for (const auto& [ranks, more] : Cases()) {
     SCOPED_TRACE(absl::StrJoin(more, " "));
     Imagined imagined(Sets(more), ranks);
-    const ParamStore& store = imagined.first().stage().store();
-    const auto all = MemoryByRank(imagined.first());
-    ASSERT_TRUE(all.ok()) << all.status();
-    const auto planes = PlanesByRank(store);
-    ASSERT_TRUE(planes.ok()) << planes.status();
-    ASSERT_EQ(all->size(), static_cast<size_t>(ranks));
-    ASSERT_EQ(planes->size(), all->size());
-    for (int rank = 0; rank < ranks; ++rank) {
-      SCOPED_TRACE(rank);
-      const auto own = imagined.first().On(rank);
-      ASSERT_TRUE(own.ok()) << own.status();
-      const MemoryAccount account = (*own)->stage().account();
-      const PlaneBytes there = PlaneBytesOf((*own)->stage().store());
-      const RankMemory& of = At(*all, rank);
-      EXPECT_EQ(of.rank, rank);
-      EXPECT_EQ(ToString(of.account), ToString(account));
-      EXPECT_EQ(of.account.total(), account.total());
-      EXPECT_EQ(of.account.host, account.host);
-      for (const PlaneBytes& bytes : {of.planes, At(*planes, rank)}) {
-        EXPECT_EQ(bytes.device, there.device);
-        EXPECT_EQ(bytes.host, there.host);
-      }
-    }
+    ExpectOwnAccounts(imagined, ranks);
   }
+}
+
+std::vector<int> LikesOf(Imagined& imagined) {
+  const ParamStore& store = imagined.first().stage().store();
+  std::vector<int> ranks(static_cast<size_t>(store.ranks()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return LikeRanks(store, ranks);
+}
+
+// How many ranks are imagined for all of them.
+int64_t Distinct(const std::vector<int>& likes) {
+  return std::ssize(std::set<int>(likes.begin(), likes.end()));
+}
+
+TEST(ImaginedStage, LikeRanksOfDrawnLayoutsTakeTheSame) {
+  std::mt19937_64 random(11);
+  const auto pick = [&random](const Words& of) {
+    return of[random() % of.size()];
+  };
+  const Words meshes = {"tensor=2, data=4",
+                        "tensor=2, data=2, pipeline=2",
+                        "tensor=4, data=2",
+                        "context=2, data=4",
+                        "tensor=2, context=2, data=2",
+                        "data=12",
+                        "data=6, pipeline=2",
+                        "data=3, pipeline=4, layers=[1,1,2,1]",
+                        "tensor=2, data=3, pipeline=2",
+                        "data=8"};
+  const Words optimizers = {
+      "kind=\"adamw\", moments=\"8bit\"", "kind=\"adamw\", moments=\"bf16\"",
+      "kind=\"adafactor\"", "kind=\"muon\"", "kind=\"lion\""};
+  const Words offloads = {"", "state=\"host\"",
+                          "state=\"host\", update=\"device\", resident=0.5"};
+  const Words shares = {"all", "none", "cycle:2"};
+  int64_t all = 0, imagined_ranks = 0;
+  for (int trial = 0; trial < 40; ++trial) {
+    const Words more = {
+        "data.batch=24",
+        "run.precision=bf16",
+        "model.heads=4",
+        "optimizer={lr=1e-3, " + pick(optimizers) + "}",
+        "stage.1.share=" + At(shares, trial % 3),
+        "stage.1.parallel={zero=1, " + At(meshes, trial / 4) + "}",
+        "stage.1.offload={" + pick(offloads) + "}"};
+    SCOPED_TRACE(absl::StrJoin(more, " "));
+    const Recipe recipe =
+        *ReadRecipe(kRecipe, Sets(more), KindsOf(BuiltInModels()));
+    const auto ranks = static_cast<int>(recipe.stages[1].parallel.ranks());
+    Imagined imagined(Sets(more), ranks);
+    ExpectOwnAccounts(imagined, ranks);
+    all += ranks;
+    imagined_ranks += Distinct(LikesOf(imagined));
+  }
+  EXPECT_LT(imagined_ranks, all * 2 / 3) << "many are like others";
+}
+
+// The plan of a large run takes no more than these.
+TEST(ImaginedStage, Of512RanksFewAreImagined) {
+  constexpr int kRanks = 512;
+  constexpr int kTensor = 8, kStages = 8;
+  Imagined imagined(
+      Sets({"model.layers=62", "model.dim=128", "model.heads=8",
+            "model.kv_heads=8", "data.batch=64", "run.precision=bf16",
+            "optimizer.moments=8bit",
+            "stage.0.parallel={tensor=8, pipeline=8, data=8}",
+            "stage.1.parallel={tensor=8, pipeline=8, data=8, zero=1}"}),
+      kRanks);
+  const ParamStore& store = imagined.first().stage().store();
+  const auto all = MemoryByRank(imagined.first());
+  ASSERT_TRUE(all.ok()) << all.status();
+  // Once for each place along the tensor axis, and whole.
+  EXPECT_EQ(imagined.first().env().measured->count(), size_t{kTensor} + 1);
+  EXPECT_LE(Distinct(LikesOf(imagined)), 3 * kTensor * kStages);
+  const auto other = imagined.first().On(kRanks - 1);
+  ASSERT_TRUE(other.ok()) << other.status();
+  EXPECT_EQ((*other)->stage().store().shared_layout(), store.shared_layout());
 }
 
 TEST(ImaginedStage, TheHeaviestRankIsTheOneWithTheLargestAccount) {
