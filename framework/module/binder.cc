@@ -110,22 +110,24 @@ void Binder::FindStrangers() {
 void Binder::Bind(int layer, const std::vector<bool>* written,
                   const std::vector<void*>* gradients) {
   DELINK_CHECK(store_->sharing().VisitsLayer(layer, store_->blocks())) << layer;
-  const DType dtype = store_->dtype(Plane::kGradient);
-  const auto gradient_at = [&](int slab, size_t index, int64_t offset) {
+  const auto gradient_at = [&](int slab, size_t index, int64_t offset,
+                               const Shape& shape) {
+    const DType dtype = store_->dtype(slab, Plane::kGradient);
     if (gradients == nullptr || (*gradients)[index] == nullptr) {
-      return store_->at(slab, Plane::kGradient, offset);
+      return Tensor(store_->at(slab, Plane::kGradient, offset), dtype, shape);
     }
-    return static_cast<void*>(static_cast<char*>((*gradients)[index]) +
-                              offset * SizeOf(dtype));
+    return Tensor(
+        static_cast<char*>((*gradients)[index]) + offset * SizeOf(dtype), dtype,
+        shape);
   };
   for (const Binding& b : At(bindings_, layer)) {
     const Tensor weight(store_->at(b.slab, Plane::kWeight, b.offset),
-                        store_->dtype(Plane::kWeight), b.shape);
+                        store_->dtype(b.slab, Plane::kWeight), b.shape);
     Tensor grad;
     bool accumulate = false;
     if (written != nullptr) {
       const auto index = static_cast<size_t>(b.index);
-      grad = Tensor(gradient_at(b.slab, index, b.offset), dtype, b.shape);
+      grad = gradient_at(b.slab, index, b.offset, b.shape);
       accumulate = (*written)[index];
     }
     if (!b.is_rest && b.has_rest != (b.param->rest() != nullptr)) {
@@ -138,8 +140,8 @@ void Binder::Bind(int layer, const std::vector<bool>* written,
   for (const Stranger& s : At(strangers_, layer)) {
     const auto index = static_cast<size_t>(s.index);
     if ((*written)[index]) continue;
-    strange_gradients_.emplace_back(gradient_at(s.slab, index, s.offset), dtype,
-                                    Shape{s.elements});
+    strange_gradients_.push_back(
+        gradient_at(s.slab, index, s.offset, {s.elements}));
   }
 }
 

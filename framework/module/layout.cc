@@ -91,20 +91,23 @@ void Layout::CutSlab(int logical, Groups& groups) {
   const Slab& whole = At(slabs_, logical);
   std::set<int> stages;
   for (const int layer : whole.layers) stages.insert(StageOf(layer));
-  std::vector<std::set<AxisCut>> cuts;  // by parameter
-  std::set<AxisCut> all;
+  std::vector<std::set<Way>> ways;  // by parameter
+  std::set<Way> all;
   for (const SlabParam& param : whole.params) {
-    cuts.push_back(CutsOf(registry_->decl(param.decl).spec, mesh()));
-    all.insert(cuts.back().begin(), cuts.back().end());
+    const ParamSpec& spec = registry_->decl(param.decl).spec;
+    std::set<Way>& own = ways.emplace_back();
+    for (const AxisCut cut : CutsOf(spec, mesh())) own.emplace(cut, spec.exact);
+    all.insert(own.begin(), own.end());
   }
   // At most 1024 cells for each way to cut; 2048 in all for three or more ways.
   const int share = (static_cast<int>(all.size()) + 1) / 2;
-  for (const AxisCut cut : all) {
+  for (const Way& way : all) {
+    const AxisCut cut = way.first;
     program_slabs_.push_back({.logical = logical,
                               .first = static_cast<int>(local_slabs_.size()),
                               .cut = cut});
     for (int i = 0; i < cut.pieces; ++i) {
-      LocalSlab local = PieceOfSlab(logical, cuts, i, cut);
+      LocalSlab local = PieceOfSlab(logical, ways, i, way);
       local.slab.block = BlockSize(local.slab.elements, cut.pieces * share);
       local.first_cell = cells();
       Group& group = groups[{stages, {i, cut}}];
@@ -116,23 +119,26 @@ void Layout::CutSlab(int logical, Groups& groups) {
 }
 
 LocalSlab Layout::PieceOfSlab(int logical,
-                              const std::vector<std::set<AxisCut>>& cuts, int i,
-                              AxisCut cut) const {
+                              const std::vector<std::set<Way>>& ways, int i,
+                              const Way& way) const {
+  const auto [cut, exact] = way;
   const Slab& whole = At(slabs_, logical);
   LocalSlab local{.logical = logical};
   local.slab = {.name = whole.name,
                 .part = whole.part,
                 .leader = whole.leader,
-                .layers = whole.layers};
+                .layers = whole.layers,
+                .exact = exact};
   if (cut.pieces > 1) {
     local.slab.name += cut.axis == Axis::kExpert ? ".experts"
                        : cut.pieces == mesh().tensor
                            ? ".cut"
                            : ".unit" + std::to_string(i);
   }
+  if (exact) local.slab.name += ".exact";
   local.program_slab = static_cast<int>(program_slabs_.size()) - 1;
   for (size_t p = 0; p < whole.params.size(); ++p) {
-    if (!cuts[p].contains(cut)) continue;
+    if (!ways[p].contains(way)) continue;
     const int decl = whole.params[p].decl;
     std::vector<Rect> rects =
         RectsOf(registry_->decl(decl).spec, mesh(), cut, i);

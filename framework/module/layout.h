@@ -13,10 +13,12 @@
 //                  axis are one local slab for each place along it, and those
 //                  that are not cut (norms) are one more. If there are fewer
 //                  units than places (ParamSpec::unit), several places have the
-//                  same rows: these are one local slab for each set of places
+//                  same rows: these are one local slab for each set of places.
+//                  Exact parameters (ParamSpec::exact) have slabs of their own
 //   program slab   the local slabs into which a logical slab is cut in one way
-//                  (AxisCut): each place of a stage has one of them. Programs
-//                  count program slabs, and are the same on all places
+//                  (AxisCut), apart by exactness: each place of a stage has one
+//                  of them. Programs count program slabs, and are the same on
+//                  all places
 //   owner          each element of a local slab has one owner in the group. A
 //                  rank owns a shard, cut evenly at blocks, or the whole local
 //                  slab (placement.h)
@@ -191,8 +193,11 @@ class Layout {
     return mesh().PieceAt(mesh().InStage(mesh().PlaceOf(rank)), cut);
   }
   void CutSlab(int logical, Groups& groups);
-  LocalSlab PieceOfSlab(int logical, const std::vector<std::set<AxisCut>>& cuts,
-                        int i, AxisCut cut) const;
+  // How a parameter may be cut, and whether it is exact: parameters of one
+  // program slab have both in common.
+  using Way = std::pair<AxisCut, bool>;
+  LocalSlab PieceOfSlab(int logical, const std::vector<std::set<Way>>& ways,
+                        int i, const Way& way) const;
   Group MakeGroup(const std::set<int>& stages, int piece, AxisCut cut) const;
   void PlacePlanes();
   bool IsWhole(const LocalSlab& slab) const;

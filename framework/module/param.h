@@ -50,6 +50,9 @@ struct ParamSpec {
   // A parameter of a block that writes to the residual stream. If all such
   // parameters of a block are zero, the block returns its input unchanged.
   bool residual = false;
+  // Where weights are bf16, this one is f32 all the same, with its gradient and
+  // state, and is its own master: a router's, or a bias of it.
+  bool exact = false;
 
   bool is_vector() const { return vectors || shape.rank() < 2; }
 };

@@ -78,13 +78,13 @@ void ParamStore::LayOutStates() {
   }
 }
 
-DType ParamStore::dtype(Plane plane) const {
+DType ParamStore::TypeOf(Plane plane, bool exact) const {
   switch (plane) {
     case Plane::kWeight:
-      return options_.dtype;
+      return exact ? StatisticsOf(options_.dtype) : options_.dtype;
     case Plane::kGradient:
-      return options_.bf16_gradients ? DType::kBF16
-                                     : StatisticsOf(options_.dtype);
+      return options_.bf16_gradients && !exact ? DType::kBF16
+                                               : StatisticsOf(options_.dtype);
     case Plane::kLow:
       return DType::kBF16;  // 16 bits
     default:
@@ -102,6 +102,7 @@ int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
   const int group = static_cast<int>(local(slab).group->size());
   const int64_t shard = s.ShardElements(group);
   const PlacementRow& row = placement(slab);
+  if (!has(slab, plane)) return 0;
   if (!PlacementOf(row, plane).sharded) return shard * group;
   if (row.owner == kNoOwner) return shard;
   return row.owner == rank_ ? s.elements : 0;
@@ -109,7 +110,7 @@ int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
 
 int64_t ParamStore::bytes(int slab, Plane plane) const {
   if (IsState(plane)) return LayoutOf(slab, plane).bytes;
-  return PlaneElements(slab, plane) * SizeOf(dtype(plane));
+  return PlaneElements(slab, plane) * SizeOf(dtype(slab, plane));
 }
 
 bool ParamStore::has(Plane plane) const {
@@ -126,6 +127,12 @@ bool ParamStore::has(Plane plane) const {
     default:
       return plane < StatePlane(static_cast<int>(options_.states.size()));
   }
+}
+
+bool ParamStore::has(int slab, Plane plane) const {
+  const bool of_rounded = plane == Plane::kMaster || plane == Plane::kLow;
+  if (of_rounded && At(slabs_, slab).exact) return false;
+  return has(plane);
 }
 
 int64_t ParamStore::WantedBytes() const {
@@ -220,10 +227,10 @@ void ParamStore::Redirect(int slab, Plane plane, void* copy) {
 }
 
 void* ParamStore::at(int slab, Plane plane, int64_t element) const {
-  DELINK_CHECK(has(plane));
+  DELINK_CHECK(has(slab, plane));
   const Range range = held(slab, plane);
   DELINK_CHECK_GE(element, range.begin);
-  int64_t offset = (element - range.begin) * SizeOf(dtype(plane));
+  int64_t offset = (element - range.begin) * SizeOf(dtype(slab, plane));
   if (IsState(plane)) {
     const std::vector<SlabParam>& params = At(slabs_, slab).params;
     const auto after = std::upper_bound(
@@ -233,7 +240,7 @@ void* ParamStore::at(int slab, Plane plane, int64_t element) const {
     const StateLayout::Piece& piece = LayoutOf(slab, plane).pieces[p];
     DELINK_CHECK(piece.format.extent == StateExtent::kElements);
     offset = piece.at + (element - params[p].offset - piece.first) *
-                            SizeOf(piece.format.storage, dtype(plane));
+                            SizeOf(piece.format.storage, dtype(slab, plane));
   }
   DELINK_CHECK_LE(offset, bytes(slab, plane));
   return static_cast<char*>(At(At(planes_, plane), slab).now) + offset;
@@ -247,7 +254,7 @@ ParamStore::StatePlace ParamStore::state(int slab, int state,
   StatePlace place{.format = piece.format,
                    .codec = {.storage = piece.format.storage,
                              .is_signed = At(options_.states, state).is_signed,
-                             .exact = dtype(plane)},
+                             .exact = dtype(slab, plane)},
                    .held = piece.held,
                    .values = memory + piece.at};
   if (piece.format.storage == StateStorage::kBlock8) {

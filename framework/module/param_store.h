@@ -17,7 +17,8 @@
 // Gradients are f32, or bf16 with Options::bf16_gradients: an addition to one
 // is in f32 and rounds once. The optimizer's StateSpecs say how state is
 // stored. In f32 and f64 everything has that type, and the weights are the
-// parameters.
+// parameters; so it is for exact slabs (ParamSpec::exact) in bf16, which are
+// f32.
 //
 // Thread-safety: planes of different slabs may be used by different threads.
 #pragma once
@@ -41,7 +42,7 @@ namespace delink {
 class ParamStore {
  public:
   struct Options {
-    DType dtype = DType::kF32;  // of weights and activations
+    DType dtype = DType::kF32;  // of activations and weights that are not exact
     // Planes to allocate; evaluation needs only weights.
     bool gradients = true;
     std::vector<StateSpec> states = TwoMoments();
@@ -101,13 +102,23 @@ class ParamStore {
     return At(slabs_of_layer_, layer);
   }
 
-  // Whether slabs have the plane: the same on all ranks.
+  // Whether a parameter is exact where others are rounded.
+  bool IsExact(const LogicalTensor& tensor) const {
+    return options_.dtype == DType::kBF16 && layout_->SpecOf(tensor).exact;
+  }
+  // Whether slabs have the plane: the same on all ranks. Those whose weights
+  // are not rounded have neither kMaster nor kLow: no bytes of them.
   bool has(Plane plane) const;
-  DType dtype(Plane plane) const;
+  bool has(int slab, Plane plane) const;
+  DType dtype(int slab, Plane plane) const {
+    return TypeOf(plane, At(slabs_, slab).exact);
+  }
+  // The type of a plane of slabs, and parameters, that are exact or not.
+  DType TypeOf(Plane plane, bool exact) const;
   // The plane that has the parameters themselves, or their upper half if the
   // master is split.
-  Plane master() const {
-    return has(Plane::kMaster) ? Plane::kMaster : Plane::kWeight;
+  Plane master(int slab) const {
+    return has(slab, Plane::kMaster) ? Plane::kMaster : Plane::kWeight;
   }
   // The elements of the slab that this rank's plane holds.
   Range held(int slab, Plane plane) const;

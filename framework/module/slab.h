@@ -40,6 +40,9 @@ struct Slab {
   // the slab and its cuts alone, so that sums are the same for every number of
   // data ranks and every owner.
   int64_t block = 0;
+  // Of a local slab (layout.h): all its parameters are ParamSpec::exact, or
+  // none is.
+  bool exact = false;
 
   int64_t blocks() const { return (elements + block - 1) / block; }
   // Elements of one rank's shard of `ranks`; the last shards may be shorter or

@@ -34,10 +34,13 @@ int StoreValues::StateOf(const Field& field) const {
   return at == states.end() ? -1 : static_cast<int>(at - states.begin());
 }
 
-Plane StoreValues::PlaneOf(const Field& field) const {
+Plane StoreValues::PlaneOf(const Field& field,
+                           const LogicalTensor& tensor) const {
   switch (field.kind) {
     case Field::Kind::kParameters:
-      return store_.has(Plane::kLow) ? Plane::kLow : store_.master();
+      if (store_.IsExact(tensor)) return Plane::kWeight;
+      if (IsSplit(tensor)) return Plane::kLow;
+      return store_.has(Plane::kMaster) ? Plane::kMaster : Plane::kWeight;
     case Field::Kind::kWeight:
       return Plane::kWeight;
     case Field::Kind::kMaster:
@@ -52,10 +55,21 @@ Plane StoreValues::PlaneOf(const Field& field) const {
   return StatePlane(StateOf(field));
 }
 
-bool StoreValues::HasAny(const Field& field) const {
+bool StoreValues::HasAny(const Field& field,
+                         const LogicalTensor& tensor) const {
   if (IsMeta(store_.device().kind())) return false;
-  if (field.kind == Field::Kind::kState) return StateOf(field) >= 0;
-  return store_.has(PlaneOf(field));
+  switch (field.kind) {
+    case Field::Kind::kState:
+      return StateOf(field) >= 0;
+    case Field::Kind::kWeight:
+    case Field::Kind::kMaster:
+    case Field::Kind::kLow:
+      if (store_.IsExact(tensor)) return false;
+      break;
+    default:
+      break;
+  }
+  return store_.has(PlaneOf(field, tensor));
 }
 
 StateFormat StoreValues::FormatOf(const Field& field,
@@ -73,7 +87,8 @@ StateCodec StoreValues::CodecOf(const Field& field,
   if (field.kind == Field::Kind::kState) {
     codec.storage = FormatOf(field, tensor).storage;
     codec.is_signed = At(store_.states(), StateOf(field)).is_signed;
-  } else if (store_.dtype(PlaneOf(field)) != codec.exact) {
+  } else if (store_.TypeOf(PlaneOf(field, tensor), store_.IsExact(tensor)) !=
+             codec.exact) {
     codec.storage = StateStorage::kBF16;
   }
   return codec;
@@ -82,9 +97,9 @@ StateCodec StoreValues::CodecOf(const Field& field,
 DType StoreValues::type(const Field& field) const {
   switch (field.kind) {
     case Field::Kind::kWeight:
-    case Field::Kind::kMaster:
+      return store_.options().dtype;
     case Field::Kind::kLow:
-      return store_.dtype(PlaneOf(field));
+      return DType::kBF16;
     default:
       break;
   }
@@ -106,26 +121,26 @@ Descriptor StoreValues::In(Plane plane, const Field& field,
 
 Descriptor StoreValues::Has(const Field& field,
                             const LogicalTensor& tensor) const {
-  if (!HasAny(field)) return {};
-  return In(PlaneOf(field), field, tensor);
+  if (!HasAny(field, tensor)) return {};
+  return In(PlaneOf(field, tensor), field, tensor);
 }
 
 Descriptor StoreValues::Owners(const Field& field,
                                const LogicalTensor& tensor) const {
-  if (!HasAny(field)) return {};
+  if (!HasAny(field, tensor)) return {};
   return OwnersOf(store_.layout(), tensor, FormatOf(field, tensor).extent);
 }
 
 Descriptor StoreValues::Wants(const Field& field,
                               const LogicalTensor& tensor) const {
-  if (!HasAny(field)) return {};
+  if (!HasAny(field, tensor)) return {};
   const bool all = field.kind == Field::Kind::kParameters;
-  return In(all ? Plane::kWeight : PlaneOf(field), field, tensor);
+  return In(all ? Plane::kWeight : PlaneOf(field, tensor), field, tensor);
 }
 
 int64_t StoreValues::grain(const Field& field,
                            const LogicalTensor& tensor) const {
-  if (!HasAny(field)) return 1;
+  if (!HasAny(field, tensor)) return 1;
   if (CodecOf(field, tensor).storage != StateStorage::kBlock8) return 1;
   const Layout& layout = store_.layout();
   const Range locals = layout.LocalSlabsOfLogical(tensor.slab);
@@ -145,9 +160,9 @@ int64_t StoreValues::grain(const Field& field,
 
 void StoreValues::AsKept(const Field& field, const LogicalTensor& tensor,
                          const Extent& extent, void* values) const {
-  if (!HasAny(field)) return;
+  if (!HasAny(field, tensor)) return;
   const int64_t count = extent.rect.elements();
-  if (field.kind == Field::Kind::kParameters && store_.has(Plane::kLow)) {
+  if (field.kind == Field::Kind::kParameters && IsSplit(tensor)) {
     const std::span exact(static_cast<float*>(values),
                           static_cast<size_t>(count));
     std::vector<uint16_t> weights(exact.size()), low(exact.size());
@@ -195,16 +210,17 @@ StorePlace StoreValues::PlaceIn(Plane plane, const StateCodec& codec,
 StorePlace StoreValues::PlaceOf(const Field& field, const LogicalTensor& tensor,
                                 const Extent& extent) const {
   const StorePlace place =
-      PlaceIn(PlaneOf(field), CodecOf(field, tensor), extent);
+      PlaceIn(PlaneOf(field, tensor), CodecOf(field, tensor), extent);
   DELINK_CHECK(place.Holds(extent))
       << tensor.name << " is not on rank " << store_.rank();
   return place;
 }
 
 // Writes the weights, and the held part of the master or of its lower halves.
-void StoreValues::WriteParameters(const Extent& extent, const void* values) {
-  const DType type = store_.dtype(Plane::kWeight);
-  if (store_.has(Plane::kLow)) {
+void StoreValues::WriteParameters(const LogicalTensor& tensor,
+                                  const Extent& extent, const void* values) {
+  const DType type = store_.TypeOf(Plane::kWeight, store_.IsExact(tensor));
+  if (IsSplit(tensor)) {
     const std::span exact(static_cast<const float*>(values),
                           static_cast<size_t>(extent.rect.elements()));
     std::vector<uint16_t> weights(exact.size()), low(exact.size());
@@ -217,7 +233,7 @@ void StoreValues::WriteParameters(const Extent& extent, const void* values) {
     return;
   }
   StateCodec codec = AsIs(StatisticsOf(type));
-  if (store_.has(Plane::kMaster)) {
+  if (store_.has(Plane::kMaster) && !store_.IsExact(tensor)) {
     WritePlace(store_.device(), *stream_,
                PlaceIn(Plane::kMaster, codec, extent), extent, values);
   }
@@ -228,9 +244,10 @@ void StoreValues::WriteParameters(const Extent& extent, const void* values) {
 
 absl::Status StoreValues::Read(const Field& field, const LogicalTensor& tensor,
                                const Extent& extent, void* values) {
-  if (!HasAny(field) || extent.rect.elements() == 0) return absl::OkStatus();
+  if (!HasAny(field, tensor) || extent.rect.elements() == 0)
+    return absl::OkStatus();
   const StorePlace place = PlaceOf(field, tensor, extent);
-  if (field.kind != Field::Kind::kParameters || !store_.has(Plane::kLow)) {
+  if (field.kind != Field::Kind::kParameters || !IsSplit(tensor)) {
     ReadPlace(store_.device(), *stream_, place, extent, values);
     return absl::OkStatus();
   }
@@ -249,9 +266,10 @@ absl::Status StoreValues::Read(const Field& field, const LogicalTensor& tensor,
 absl::Status StoreValues::Write(const Field& field, const LogicalTensor& tensor,
                                 const Extent& extent, const void* values) {
   DELINK_CHECK(writable_) << "a source only";
-  if (!HasAny(field) || extent.rect.elements() == 0) return absl::OkStatus();
+  if (!HasAny(field, tensor) || extent.rect.elements() == 0)
+    return absl::OkStatus();
   if (field.kind == Field::Kind::kParameters) {
-    WriteParameters(extent, values);
+    WriteParameters(tensor, extent, values);
     return absl::OkStatus();
   }
   const StorePlace place = PlaceOf(field, tensor, extent);
@@ -271,11 +289,11 @@ bool StoreValues::Copy(ValueSource& source, const Field& field,
   const auto* const other = dynamic_cast<const StoreValues*>(&source);
   Device& device = store_.device();
   if (other == nullptr || &other->store_.device() != &device) return false;
-  if (!HasAny(field) || !other->HasAny(field)) return false;
+  if (!HasAny(field, to) || !other->HasAny(field, from)) return false;
   if (extent.rect.elements() == 0) return true;
   if (field.kind == Field::Kind::kParameters &&
-      (PlaneOf(field) != Plane::kWeight ||
-       other->PlaneOf(field) != Plane::kWeight)) {
+      (PlaneOf(field, to) != Plane::kWeight ||
+       other->PlaneOf(field, from) != Plane::kWeight)) {
     return false;
   }
   const StorePlace there = other->PlaceOf(field, from, extent);

@@ -2,10 +2,11 @@
 // form and on any device.
 //
 // kParameters is read from the master, or from both its halves, or, without a
-// master, from the weights. It is written to the weights and to the part of
-// master or low half that this rank holds. A written gradient is rounded as the
-// store keeps it. Fields that the store does not have are nowhere; on a device
-// that computes nothing, all fields are nowhere.
+// master, from the weights. Exact parameters of a bf16 store have no stored
+// bits beside it: kWeight, kMaster and kLow are nowhere. It is written to the
+// weights and to the part of master or low half that this rank holds. A written
+// gradient is rounded as the store keeps it. Fields that the store does not
+// have are nowhere; on a device that computes nothing, all fields are nowhere.
 //
 // Calls use one stream and return when the work is done. Not thread-safe.
 #pragma once
@@ -63,10 +64,13 @@ class StoreValues final : public ValueSource, public ValueSink {
 
   // The state of that name; -1 if there is none.
   int StateOf(const Field& field) const;
-  // Whether the store has the field and its device computes.
-  bool HasAny(const Field& field) const;
-  // The plane whose placement says which rank has what of a field.
-  Plane PlaneOf(const Field& field) const;
+  // Whether the store has the tensor's field and its device computes.
+  bool HasAny(const Field& field, const LogicalTensor& tensor) const;
+  bool IsSplit(const LogicalTensor& tensor) const {
+    return store_.has(Plane::kLow) && !store_.IsExact(tensor);
+  }
+  // The plane whose placement says which rank has what of a tensor's field.
+  Plane PlaneOf(const Field& field, const LogicalTensor& tensor) const;
   StateFormat FormatOf(const Field& field, const LogicalTensor& tensor) const;
   // How one plane stores the values that move.
   StateCodec CodecOf(const Field& field, const LogicalTensor& tensor) const;
@@ -77,7 +81,8 @@ class StoreValues final : public ValueSource, public ValueSink {
                      const Extent& extent) const;
   StorePlace PlaceIn(Plane plane, const StateCodec& codec,
                      const Extent& extent) const;
-  void WriteParameters(const Extent& extent, const void* values);
+  void WriteParameters(const LogicalTensor& tensor, const Extent& extent,
+                       const void* values);
 
   const ParamStore& store_;
   bool writable_;

@@ -192,7 +192,7 @@ class Adafactor final : public SlabOptimizer {
         .hyper = rules_.HyperOf(store.registry(), place.decl)};
     const auto state = [&](int which, int64_t values) -> void* {
       return static_cast<char*>(store.state(slab, which, param).values) +
-             entry * values * SizeOf(store.dtype(Plane::kState0));
+             entry * values * SizeOf(store.dtype(slab, Plane::kState0));
     };
     const bool matrix = here.columns > 0;
     void* const row = state(0, here.rows);

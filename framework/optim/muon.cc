@@ -85,7 +85,8 @@ class Muon final : public SlabOptimizer {
     int64_t most = 0;
     for (size_t s = 0; s < store.slabs().size(); ++s) {
       const std::vector<SlabParam>& params = store.slabs()[s].params;
-      const SlabOnRank here = PlaceOf(store, static_cast<int>(s));
+      const auto slab = static_cast<int>(s);
+      const SlabOnRank here = PlaceOf(store, slab);
       for (size_t p = 0; p < params.size(); ++p) {
         const ParamDecl& decl = DeclOf(store, params[p]);
         if (KindOf(decl, store.blocks()) != ParamKind::kHidden) continue;
@@ -95,9 +96,10 @@ class Muon final : public SlabOptimizer {
               cut ? Gathered(store.layout(),
                              CutPart(store.layout(), here, p, part))
                   : 0;
-          most = std::max(most, OrthogonalMemory(nullptr, part.rows,
-                                                 part.columns, store, gathered)
-                                    .bytes);
+          most =
+              std::max(most, OrthogonalMemory(nullptr, part.rows, part.columns,
+                                              store, slab, gathered)
+                                 .bytes);
         }
       }
     }
@@ -180,15 +182,16 @@ class Muon final : public SlabOptimizer {
           .begin = begin, .end = begin + part.elements(), .hyper = hyper};
       const UpdatedParams params =
           ParamsOf(store, slab, piece, control, {rounding(), update});
-      const OrthogonalMemory at(scratch(), part.rows, part.columns, store);
+      const OrthogonalMemory at(scratch(), part.rows, part.columns, store,
+                                slab);
       void* const u =
           at.u != nullptr ? at.u : store.at(slab, Plane::kGradient, begin);
       Momentum(stream, store, slab, piece, params, u);
-      KernelsFor(store).muon_step(stream,
-                                  {.params = params,
-                                   .x = Orthogonal(stream, store, part, at, u),
-                                   .narrow = IsNarrow(store),
-                                   .factor = FactorOf(part)});
+      KernelsFor(store).muon_step(
+          stream, {.params = params,
+                   .x = Orthogonal(stream, store, slab, part, at, u),
+                   .narrow = IsNarrow(store, slab),
+                   .factor = FactorOf(part)});
     }
   }
 
@@ -201,12 +204,12 @@ class Muon final : public SlabOptimizer {
     if (!UpdatesAlongTensor(layout, here)) return;
     const SlabParam& param = At(store.slab(slab).params, p);
     VisitGroup& group = tensor_group();
-    const DType type = store.dtype(Plane::kState0);
+    const DType type = store.dtype(slab, Plane::kState0);
     for (const Part& part : PartsOf(DeclOf(store, param))) {
       const CutPart cut(layout, here, p, part);
       if (cut.count == 0) continue;
       DELINK_CHECK_EQ(group.size(), static_cast<int>(cut.places.size()));
-      const OrthogonalMemory at(scratch(), part.rows, part.columns, store,
+      const OrthogonalMemory at(scratch(), part.rows, part.columns, store, slab,
                                 Gathered(layout, cut));
       const CutPart::Place& own = At(cut.places, group.rank());
       const bool has = own.updates && !own.pieces.empty();
@@ -224,12 +227,12 @@ class Muon final : public SlabOptimizer {
       group.AllGather(at.x, cut.count, type);
       if (!has) continue;
       Bring(stream, store, part, cut, at);
-      const void* const x = Orthogonal(stream, store, part, at, at.u);
+      const void* const x = Orthogonal(stream, store, slab, part, at, at.u);
       char* const rest = x == at.x ? at.y : at.x;
-      Take(stream, store, part, own.pieces, x, rest);
+      Take(stream, store, slab, part, own.pieces, x, rest);
       KernelsFor(store).muon_step(stream, {.params = params,
                                            .x = rest,
-                                           .narrow = IsNarrow(store),
+                                           .narrow = IsNarrow(store, slab),
                                            .factor = FactorOf(part)});
     }
   }
@@ -237,7 +240,7 @@ class Muon final : public SlabOptimizer {
   // Copies the gathered pieces to `u` as one matrix.
   static void Bring(Stream& stream, const ParamStore& store, const Part& part,
                     const CutPart& cut, const OrthogonalMemory& at) {
-    const int64_t size = SizeOf(store.dtype(Plane::kState0));
+    const int64_t size = SizeOf(StatisticsOf(store.options().dtype));
     for (size_t i = 0; i < cut.places.size(); ++i) {
       if (!cut.places[i].updates) continue;
       const char* from = at.x + static_cast<int64_t>(i) * cut.count * size;
@@ -255,10 +258,10 @@ class Muon final : public SlabOptimizer {
   }
 
   // Copies the pieces of matrix `x` to `to`, one after the other.
-  static void Take(Stream& stream, const ParamStore& store, const Part& part,
-                   const std::vector<MatrixPiece>& pieces, const void* x,
-                   char* to) {
-    const int64_t size = SizeOf(store.dtype(Plane::kWeight));
+  static void Take(Stream& stream, const ParamStore& store, int slab,
+                   const Part& part, const std::vector<MatrixPiece>& pieces,
+                   const void* x, char* to) {
+    const int64_t size = SizeOf(store.dtype(slab, Plane::kWeight));
     for (const MatrixPiece& piece : pieces) {
       const Rect& rect = piece.rect;
       store.device().CopyRows(stream, {.to = to,
@@ -308,10 +311,10 @@ class Muon final : public SlabOptimizer {
   }
 
   // About U V^T of u = U S V^T, in scratch memory.
-  const void* Orthogonal(Stream& stream, const ParamStore& store,
+  const void* Orthogonal(Stream& stream, const ParamStore& store, int slab,
                          const Part& part, const OrthogonalMemory& at,
                          const void* u) const {
-    return MakeOrthogonal(stream, store, part.rows, part.columns, at, u,
+    return MakeOrthogonal(stream, store, slab, part.rows, part.columns, at, u,
                           multiply_);
   }
 

@@ -16,8 +16,9 @@ constexpr int64_t kNormBlock = 4096;  // elements
 }  // namespace
 
 OrthogonalMemory::OrthogonalMemory(char* memory, int64_t rows, int64_t columns,
-                                   const ParamStore& store, int64_t gathered) {
-  const DType dtype = store.dtype(Plane::kWeight);
+                                   const ParamStore& store, int slab,
+                                   int64_t gathered) {
+  const DType dtype = store.dtype(slab, Plane::kWeight);
   const auto take = [&](int64_t size) {
     char* const at = memory + bytes;
     bytes += AlignUp(size);
@@ -29,7 +30,7 @@ OrthogonalMemory::OrthogonalMemory(char* memory, int64_t rows, int64_t columns,
   const int64_t square = least * least * SizeOf(dtype);
   const int64_t exact = SizeOf(StatisticsOf(dtype));
   x = take(std::max(all, gathered * exact));
-  if (HasBf16Gradients(store) || gathered > 0) {
+  if (HasBf16Gradients(store, slab) || gathered > 0) {
     // Read for the last time before y is written.
     u = take(elements * exact);
     y = u;
@@ -43,12 +44,12 @@ OrthogonalMemory::OrthogonalMemory(char* memory, int64_t rows, int64_t columns,
   scale = reinterpret_cast<double*>(take(8));
 }
 
-const void* MakeOrthogonal(Stream& stream, const ParamStore& store,
+const void* MakeOrthogonal(Stream& stream, const ParamStore& store, int slab,
                            int64_t rows, int64_t columns,
                            const OrthogonalMemory& at, const void* u,
                            MatrixProductFn multiply) {
   const OptimKernels& kernels = KernelsFor(store);
-  const bool narrow = IsNarrow(store);
+  const bool narrow = IsNarrow(store, slab);
   const int64_t n = rows * columns;
   kernels.sum_squares(stream,
                       {.x = u, .n = n, .block = kNormBlock, .sums = at.sums});
@@ -63,7 +64,7 @@ const void* MakeOrthogonal(Stream& stream, const ParamStore& store,
   const int64_t least = wide ? rows : columns;
   const int64_t most = wide ? columns : rows;
   const auto product = [&](MatrixProduct of) {
-    of.dtype = store.dtype(Plane::kWeight);
+    of.dtype = store.dtype(slab, Plane::kWeight);
     multiply(store.device(), stream, of);
   };
   const auto combine = [&](const void* x, void* y, int64_t count, double a,

@@ -11,8 +11,8 @@
 namespace delink {
 
 // Whether that type is bf16; the state is then f32.
-inline bool IsNarrow(const ParamStore& store) {
-  return store.dtype(Plane::kWeight) == DType::kBF16;
+inline bool IsNarrow(const ParamStore& store, int slab) {
+  return store.dtype(slab, Plane::kWeight) == DType::kBF16;
 }
 
 // The memory in which a matrix [rows, columns] is made orthogonal.
@@ -29,11 +29,11 @@ struct OrthogonalMemory {
   // `gathered`: elements of the exact type that are gathered in `x` before it
   // is used.
   OrthogonalMemory(char* memory, int64_t rows, int64_t columns,
-                   const ParamStore& store, int64_t gathered = 0);
+                   const ParamStore& store, int slab, int64_t gathered = 0);
 };
 
 // About U V^T of u = U S V^T, in at.x or at.y. u may be at.u.
-const void* MakeOrthogonal(Stream& stream, const ParamStore& store,
+const void* MakeOrthogonal(Stream& stream, const ParamStore& store, int slab,
                            int64_t rows, int64_t columns,
                            const OrthogonalMemory& at, const void* u,
                            MatrixProductFn multiply);

@@ -37,17 +37,17 @@ void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
   SumSquaresArgs args{
       .n = owned.size(), .block = s.block, .sums = sums + first};
   void* const from = store.at(slab, plane, owned.begin);
-  const bool rounded = store.dtype(plane) == DType::kBF16;
+  const bool rounded = store.dtype(slab, plane) == DType::kBF16;
   if (rounded) {
     args.w = static_cast<const uint16_t*>(from);
-    if (plane == Plane::kWeight && store.has(Plane::kLow)) {
+    if (plane == Plane::kWeight && store.has(slab, Plane::kLow)) {
       args.low = static_cast<const uint16_t*>(
           store.at(slab, Plane::kLow, owned.begin));
     }
   } else {
     args.x = from;
   }
-  KernelsOf(device, rounded ? DType::kF32 : store.dtype(plane))
+  KernelsOf(device, rounded ? DType::kF32 : store.dtype(slab, plane))
       .sum_squares(stream, args);
 }
 

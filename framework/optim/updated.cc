@@ -12,7 +12,7 @@ namespace delink {
 namespace {
 
 const OptimKernels& KernelsOf(const ParamStore& store, DeviceKind kind) {
-  const DType dtype = StatisticsOf(store.dtype(Plane::kWeight));
+  const DType dtype = StatisticsOf(store.options().dtype);
   const OptimKernels* const kernels = FindOptimKernels(kind, dtype);
   DELINK_CHECK(kernels != nullptr)
       << "no optimizer for " << ToString(dtype) << " on " << ToString(kind);
@@ -52,12 +52,13 @@ bool CanRound(const ElementNumbers& numbers) {
 }
 
 // Splits `range` into rectangles with their positions in the whole parameter.
-// If values must be updated `together`, or tensor parallelism cuts between
-// values of one draw, it is one range whose positions count from that of the
-// first value here.
+// If values of several rectangles must be updated `together`, or tensor
+// parallelism cuts between values of one draw, it is one range whose positions
+// count from that of the first value here; so it is for each range of a
+// parameter that has `blocks` across rectangles, whatever a rank's shard is.
 std::vector<NumberedRange> NumbersOf(const LocalSlab& local, size_t param,
                                      const ParamRegistry& registry, Range range,
-                                     bool together) {
+                                     bool together, bool blocks) {
   const SlabParam& place = local.slab.params[param];
   const int64_t columns = WholeOf(registry.decl(place.decl).spec.shape).columns;
   std::vector<NumberedRange> ranges;
@@ -76,27 +77,30 @@ std::vector<NumberedRange> NumbersOf(const LocalSlab& local, size_t param,
     if (here.range.size() > 0) ranges.push_back(here);
     offset += rect.elements();
   }
-  if (own && (!together || ranges.size() == 1)) return ranges;
+  const bool apart = blocks     ? local.rects[param].size() == 1
+                     : together ? ranges.size() == 1
+                                : true;
+  if (own && apart) return ranges;
   return {{range, {.first = (first + range.begin) / kRounded * kRounded}}};
 }
 
 // All of the run's, without key and numbers.
 UpdatedParams AllOf(const ParamStore& store, int slab, const UpdateRun& run,
                     const UpdateControl* control) {
-  const Plane master = store.master();
+  const Plane master = store.master(slab);
   UpdatedParams params = {.g = store.at(slab, Plane::kGradient, run.begin),
-                          .bf16_g = HasBf16Gradients(store),
+                          .bf16_g = HasBf16Gradients(store, slab),
                           .n = run.end - run.begin,
                           .lr_scale = run.hyper.lr_scale,
                           .decay = run.hyper.decay,
                           .control = control,
-                          .master = FormOf(store)};
+                          .master = FormOf(store, slab)};
   if (params.master == MasterForm::kWhole) {
     params.p = store.at(slab, master, run.begin);
   } else if (params.master == MasterForm::kSplit) {
     params.low = static_cast<uint16_t*>(store.at(slab, Plane::kLow, run.begin));
   }
-  if (store.dtype(Plane::kWeight) == DType::kBF16) {
+  if (store.dtype(slab, Plane::kWeight) == DType::kBF16) {
     params.w = store.at(slab, Plane::kWeight, run.begin);
   }
   return params;
@@ -119,12 +123,12 @@ const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param) {
   return store.registry().decl(param.decl);
 }
 
-bool HasBf16Gradients(const ParamStore& store) {
-  return store.dtype(Plane::kGradient) == DType::kBF16;
+bool HasBf16Gradients(const ParamStore& store, int slab) {
+  return store.dtype(slab, Plane::kGradient) == DType::kBF16;
 }
 
-MasterForm FormOf(const ParamStore& store) {
-  const bool rounded = store.dtype(Plane::kWeight) == DType::kBF16;
+MasterForm FormOf(const ParamStore& store, int slab) {
+  const bool rounded = store.dtype(slab, Plane::kWeight) == DType::kBF16;
   return rounded ? store.options().master : MasterForm::kWhole;
 }
 
@@ -133,7 +137,7 @@ std::vector<UpdatedPart> PartsOf(const ParamStore& store, int slab,
                                  const UpdateControl* control,
                                  const Rounding& rounding, bool rounds_state,
                                  bool together) {
-  if (FormOf(store) != MasterForm::kNone && !rounds_state) {
+  if (FormOf(store, slab) != MasterForm::kNone && !rounds_state) {
     return {{.params = AllOf(store, slab, run, control), .begin = run.begin}};
   }
   std::vector<UpdatedPart> parts;
@@ -146,9 +150,8 @@ std::vector<UpdatedPart> PartsOf(const ParamStore& store, int slab,
     const bool blocks =
         !store.states().empty() && store.state(slab, 0, p).scales != nullptr;
     const std::string_view name = DeclOf(store, params[p]).name;
-    for (const NumberedRange& at :
-         NumbersOf(store.local(slab), p, store.registry(), range,
-                   together || blocks)) {
+    for (const NumberedRange& at : NumbersOf(
+             store.local(slab), p, store.registry(), range, together, blocks)) {
       const UpdateRun part{.begin = offset + at.range.begin,
                            .end = offset + at.range.end,
                            .hyper = run.hyper};

@@ -15,11 +15,11 @@ const OptimKernels& KernelsFor(const ParamStore& store, int slab);
 
 const ParamDecl& DeclOf(const ParamStore& store, const SlabParam& param);
 
-// Whether gradients are bf16 (`bf16_g`).
-bool HasBf16Gradients(const ParamStore& store);
+// Whether a slab's gradients are bf16 (`bf16_g`).
+bool HasBf16Gradients(const ParamStore& store, int slab);
 
-// The form of the parameters that an update writes.
-MasterForm FormOf(const ParamStore& store);
+// The form of the parameters that an update of the slab writes.
+MasterForm FormOf(const ParamStore& store, int slab);
 
 // A run's parameters for one call, from element `begin` of the slab on; if they
 // are of one parameter alone, its index in the slab, else -1.

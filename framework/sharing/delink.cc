@@ -47,7 +47,8 @@ class Switch {
     for (const auto& [plane, kind] :
          {std::pair{Plane::kWeight, Field::Kind::kWeight},
           std::pair{Plane::kMaster, Field::Kind::kMaster},
-          std::pair{Plane::kLow, Field::Kind::kLow}}) {
+          std::pair{Plane::kLow, Field::Kind::kLow},
+          std::pair{Plane::kWeight, Field::Kind::kParameters}}) {
       if (to_.has(plane)) DELINK_RETURN_IF_ERROR(Carry({.kind = kind}));
     }
     for (size_t k = 0; k < to_.states().size(); ++k) {
@@ -92,6 +93,9 @@ class Switch {
       const bool state = field.kind == Field::Kind::kState;
       const SlabOrigin& origin = At(origins_, tensor.slab);
       if (!tensor.link.empty() || origin.fresh()) continue;
+      // Exact parameters are no stored bits (store_values.h), and all of them.
+      const bool whole = field.kind == Field::Kind::kParameters;
+      if (!state && whole != to_.IsExact(tensor)) continue;
       if (state && Resets(tensor.slab)) continue;
       const LogicalTensor& old = *old_tensors_.at({origin.slab, tensor.param});
       if (state && old_values_.Owners(field, old).empty()) continue;

@@ -20,9 +20,10 @@ double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 // there is a whole master.
 double UpdateBytes(const ParamStore& store, int slab) {
   const auto size = [&](Plane plane) {
-    return static_cast<double>(SizeOf(store.dtype(plane)));
+    return static_cast<double>(SizeOf(store.dtype(slab, plane)));
   };
-  const double read = store.has(Plane::kMaster) ? 0 : size(Plane::kWeight);
+  const double read =
+      store.has(slab, Plane::kMaster) ? 0 : size(Plane::kWeight);
   double state = 0;
   for (const Plane plane : PlanesOf(store, PlaneSet::kState)) {
     state += static_cast<double>(store.bytes(slab, plane));
@@ -35,8 +36,8 @@ double UpdateBytes(const ParamStore& store, int slab) {
 // Bytes that host memory moves for an update on the host: also the gradient
 // that arrives and the weight that leaves.
 double HostUpdateBytes(const ParamStore& store, int slab) {
-  const double crossing = SizeOf(store.dtype(Plane::kGradient)) +
-                          SizeOf(store.dtype(Plane::kWeight));
+  const double crossing = SizeOf(store.dtype(slab, Plane::kGradient)) +
+                          SizeOf(store.dtype(slab, Plane::kWeight));
   return UpdateBytes(store, slab) +
          crossing * static_cast<double>(store.owned(slab).size());
 }
@@ -80,9 +81,10 @@ double SecondsOf(const RankOfStep& of, const Instruction& at) {
                  ? Over(HostUpdateBytes(store, slab), rates.host_memory)
                  : Over(UpdateBytes(store, slab), rates.device_memory);
     case Op::kSquares:
-      return Over(static_cast<double>(store.owned(slab).size() *
-                                      SizeOf(store.dtype(Plane::kGradient))),
-                  rates.device_memory);
+      return Over(
+          static_cast<double>(store.owned(slab).size() *
+                              SizeOf(store.dtype(slab, Plane::kGradient))),
+          rates.device_memory);
     default:
       return 0;
   }

@@ -127,7 +127,7 @@ void CountExchanges(const ParamStore& store,
     const char* const what = at.op == Op::kGather ? "weights" : "gradients";
     const std::string along = AlongOf(mesh, *store.local(slab).group);
     const int64_t bytes = store.slab(slab).ShardElements(ranks) * ranks *
-                          SizeOf(store.dtype(plane));
+                          SizeOf(store.dtype(slab, plane));
     if (at.op == Op::kReduce) {
       plan.reduced_bytes += bytes;
       Count({what, "reduce-scatter", along, ranks, 1, bytes}, plan);
@@ -151,7 +151,8 @@ Sent SentOfSlab(const ParamStore& store, const Instruction& at) {
   const int ranks = GroupSize(store, slab);
   if (ranks == 1) return {};
   const bool gather = at.op == Op::kGather;
-  const DType type = store.dtype(gather ? Plane::kWeight : Plane::kGradient);
+  const DType type =
+      store.dtype(slab, gather ? Plane::kWeight : Plane::kGradient);
   const int64_t part = SentInParts(
       store.slab(slab).ShardElements(ranks) * ranks * SizeOf(type), ranks);
   const PlacementRow& row = store.placement(slab);
@@ -198,8 +199,9 @@ std::vector<SharedSlabs> FindShared(const ParamStore& store) {
     of.stages.assign(stages.begin(), stages.end());
     of.ranks = ranks;
     of.slabs.push_back(local.slab.name);
-    of.gradient_bytes += local.slab.ShardElements(ranks) * ranks *
-                         SizeOf(store.dtype(Plane::kGradient));
+    of.gradient_bytes +=
+        local.slab.ShardElements(ranks) * ranks *
+        SizeOf(store.TypeOf(Plane::kGradient, local.slab.exact));
   }
   std::vector<SharedSlabs> all;
   for (auto& [ranks, of] : shared) all.push_back(std::move(of));

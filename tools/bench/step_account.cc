@@ -155,7 +155,8 @@ class Account {
     const bool of_blocks = KindOf(at) == std::string("blocks");
     if (at.op == Op::kUpdate) {
       if (of_blocks) blocks.update += seconds;
-      Count(span, "adamw", seconds, UpdateWork(EntryOf(span).bytes));
+      Count(span, "adamw", seconds,
+            UpdateWork(SlabHere(store_, at.slab), EntryOf(span).bytes));
     } else if (at.op == Op::kSquares) {
       if (of_blocks) blocks.norm += seconds;
       Count(span, "norm", seconds,
@@ -182,11 +183,13 @@ class Account {
     Count(span, call.work.kernel, seconds, call.work);
   }
 
-  // An update of `bytes` of master weights. For its share of the parameters it
-  // reads gradients, state and weights, and writes state and weights. It does
-  // not read bf16 weights if it rounds them from a whole master.
-  Work UpdateWork(int64_t bytes) const {
-    const int64_t elements = bytes / SizeOf(store_.dtype(store_.master()));
+  // An update of `bytes` of a slab's master weights. For its share of the
+  // parameters it reads gradients, state and weights, and writes state and
+  // weights. It does not read bf16 weights if it rounds them from a whole
+  // master.
+  Work UpdateWork(int slab, int64_t bytes) const {
+    const int64_t elements =
+        bytes / SizeOf(store_.dtype(slab, store_.master(slab)));
     const int64_t all_elements = memory_.weights / SizeOf(dtype_);  // padded
     const double part =
         static_cast<double>(elements) / static_cast<double>(all_elements);

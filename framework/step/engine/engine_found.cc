@@ -61,7 +61,7 @@ void Engine::Inspect(const Pass& pass, const Instruction& at) {
 double Engine::SumSquaresOf(int slab, const void* gradient, int64_t elements) {
   if (elements == 0) return 0;
   const Slab& of = env_.store->slab(slab);
-  const DType dtype = env_.store->dtype(Plane::kGradient);
+  const DType dtype = env_.store->dtype(slab, Plane::kGradient);
   const OptimKernels* const kernels =
       FindOptimKernels(env_.device->kind(), StatisticsOf(dtype));
   DELINK_CHECK(kernels != nullptr);
@@ -96,7 +96,7 @@ std::unique_ptr<Pending> Engine::Probe(const Pass& pass, const Instruction& at,
   void* const apart = At(kept, which - slabs.begin());
   const int slab = SlabHere(store, at.slab);
   void* const sum = store.at(slab, Plane::kGradient, 0);
-  const DType dtype = store.dtype(Plane::kGradient);
+  const DType dtype = store.dtype(slab, Plane::kGradient);
   const int64_t elements = store.slab(slab).elements;
   if (written) {
     env_.accumulate(*env_.device, *compute_stream_, dtype, sum, apart,

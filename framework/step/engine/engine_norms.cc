@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<double>> Engine::WeightNorms() {
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const int slab = static_cast<int>(s);
     SumSquares(*compute_stream_, store, slab, store.owned(slab),
-               records_->squares[s], store.master());
+               records_->squares[s], store.master(slab));
   }
   if (const auto exchange = ExchangeSums(memory_.sums - kTailSums)) {
     DELINK_RETURN_IF_ERROR(exchange->Wait());

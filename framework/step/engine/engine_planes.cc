@@ -39,7 +39,7 @@ void Engine::Redirect(int slab, PlaneSet planes, char* copy) {
 // slab's.
 void Engine::ClearPadding(int slab, Stream& stream) {
   const ParamStore& store = *env_.store;
-  const int64_t width = SizeOf(store.dtype(Plane::kGradient));
+  const int64_t width = SizeOf(store.dtype(slab, Plane::kGradient));
   char* const copy = static_cast<char*>(store.now(slab, Plane::kGradient));
   const int64_t bytes = store.bytes(slab, Plane::kGradient);
   int64_t written = 0;

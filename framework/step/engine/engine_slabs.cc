@@ -16,7 +16,7 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
       probe ? groups_->OfMicroBatch(slab) : groups_->Of(slab);
   const int64_t count = store.slab(slab).ShardElements(group.size());
   ClearIdentical(*network_stream_, slab, store.at(slab, Plane::kGradient, 0));
-  const DType dtype = store.dtype(Plane::kGradient);
+  const DType dtype = store.dtype(slab, Plane::kGradient);
   void* const whole = store.at(slab, Plane::kGradient, 0);
   // A probe needs the whole gradient, as does a rank that updates whole slabs.
   const PlacementRow& row = store.placement(slab);
@@ -38,7 +38,7 @@ void Engine::ClearIdentical(Stream& stream, int slab, void* gradient) {
   const ParamStore& store = *env_.store;
   const MeshPlace place = store.layout().mesh().PlaceOf(store.rank());
   if (place[Axis::kTensor] == 0) return;
-  const int64_t width = SizeOf(store.dtype(Plane::kGradient));
+  const int64_t width = SizeOf(store.dtype(slab, Plane::kGradient));
   for (const Range& range : At(identical_, slab)) {
     env_.device->FillZero(stream,
                           static_cast<char*>(gradient) + range.begin * width,
@@ -50,7 +50,7 @@ std::unique_ptr<Pending> Engine::Gather(int slab) {
   const ParamStore& store = *env_.store;
   const Slab& of = store.slab(slab);
   void* const whole = store.at(slab, Plane::kWeight, 0);
-  const DType dtype = store.dtype(Plane::kWeight);
+  const DType dtype = store.dtype(slab, Plane::kWeight);
   StreamCommunicator& group = groups_->Of(slab);
   const int owner = store.placement(slab).owner;
   if (owner != kNoOwner) {

@@ -26,11 +26,12 @@ int64_t Engine::TracedBytes(const Pass& pass, const Instruction& at) const {
   if (at.slab < 0) return 0;
   const int slab = SlabHere(store, at.slab);
   if (at.op == Op::kSquares) {
-    return store.owned(slab).size() * SizeOf(store.dtype(Plane::kGradient));
+    return store.owned(slab).size() *
+           SizeOf(store.dtype(slab, Plane::kGradient));
   }
   if (at.op == Op::kUpdate) {
     return store.held(slab, Plane::kState0).size() *
-           SizeOf(store.dtype(store.master()));
+           SizeOf(store.dtype(slab, store.master(slab)));
   }
   if (IsOfPlanes(at)) {
     int64_t bytes = 0;
@@ -44,7 +45,7 @@ int64_t Engine::TracedBytes(const Pass& pass, const Instruction& at) const {
   if (ranks == 1) return 0;
   const Plane plane = at.op == Op::kGather ? Plane::kWeight : Plane::kGradient;
   return store.slab(slab).ShardElements(ranks) * ranks *
-         SizeOf(store.dtype(plane));
+         SizeOf(store.dtype(slab, plane));
 }
 
 void Engine::Describe(Pass& pass) {

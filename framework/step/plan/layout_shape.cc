@@ -60,7 +60,8 @@ void AddCopies(const Layout& layout, int32_t ahead, bool late,
   const std::vector<PlacementRow>& rows = layout.placement().rows;
   for (const PlaneSet planes : kAllPlaneSets) {
     if (planes == PlaneSet::kUpdated && !late) continue;
-    std::map<std::tuple<int64_t, AxisCut, bool>, int32_t> classes;
+    // By size, cut, exactness and residency.
+    std::map<std::tuple<int64_t, AxisCut, bool, bool>, int32_t> classes;
     std::vector<int32_t>& of = shape->copy_class[static_cast<size_t>(planes)];
     const size_t first = shape->copies.size();
     for (int32_t s = 0; s < shape->slabs; ++s) {
@@ -75,9 +76,10 @@ void AddCopies(const Layout& layout, int32_t ahead, bool late,
       // Resident weights are updated in the copy that visits read.
       if (planes == PlaneSet::kUpdated && (host || place.resident)) continue;
       const int64_t size = At(layout.slabs(), slab.logical).elements;
+      const bool exact = At(layout.local_slabs(), slab.first).slab.exact;
       const auto next = static_cast<int32_t>(shape->copies.size());
       const auto [at, added] =
-          classes.try_emplace({size, slab.cut, place.resident}, next);
+          classes.try_emplace({size, slab.cut, exact, place.resident}, next);
       if (added) shape->copies.push_back(0);
       of.back() = at->second;
     }
@@ -85,7 +87,7 @@ void AddCopies(const Layout& layout, int32_t ahead, bool late,
     for (const auto& [key, number] : classes) {
       int32_t& copies = At(shape->copies, number);
       copies = MostInAStage(*shape, planes, number);
-      if (std::get<bool>(key)) continue;  // one each
+      if (std::get<3>(key)) continue;  // one each
       copies = std::min(copies, MostAtOnce(*shape, planes, number) + ahead);
     }
   }

@@ -43,7 +43,7 @@ void SizeBackward(const LayerPlan& layer, const ProgramShape& shape,
 
 int64_t ShardBytes(const ParamStore& store, int slab, int ranks) {
   return store.slab(slab).ShardElements(ranks) *
-         SizeOf(store.dtype(Plane::kGradient));
+         SizeOf(store.dtype(slab, Plane::kGradient));
 }
 
 int64_t LargestShard(const ParamStore& store) {

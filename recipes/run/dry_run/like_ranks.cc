@@ -29,8 +29,11 @@ Numbers FormOf(const Layout& layout, size_t s) {
   const LocalSlab& local = layout.local_slabs()[s];
   const PlacementRow& row = layout.placement().rows[s];
   Numbers form = {At(layout.slabs(), local.logical).elements,
-                  local.slab.elements, local.slab.block,
-                  static_cast<int64_t>(row.update), row.owner != kNoOwner};
+                  local.slab.elements,
+                  local.slab.block,
+                  local.slab.exact,
+                  static_cast<int64_t>(row.update),
+                  row.owner != kNoOwner};
   for (const PlanePlacement& of : {row.weight, row.gradient, row.state}) {
     form.insert(form.end(),
                 {of.sharded, static_cast<int64_t>(of.tier), of.resident});

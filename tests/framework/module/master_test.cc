@@ -41,16 +41,47 @@ class MasterTest : public ::testing::Test {
 
 TEST_F(MasterTest, PlanesAndTheirTypes) {
   const auto store = Store({.dtype = DType::kBF16});
-  EXPECT_EQ(store->dtype(Plane::kWeight), DType::kBF16);
+  EXPECT_EQ(store->dtype(0, Plane::kWeight), DType::kBF16);
   for (const Plane plane :
        {Plane::kGradient, Plane::kState0, Plane::kState1, Plane::kMaster}) {
     EXPECT_TRUE(store->has(plane));
-    EXPECT_EQ(store->dtype(plane), DType::kF32);
+    EXPECT_EQ(store->dtype(0, plane), DType::kF32);
     EXPECT_EQ(store->bytes(plane), 2 * store->bytes(Plane::kWeight));
   }
-  EXPECT_EQ(store->master(), Plane::kMaster);
+  EXPECT_EQ(store->master(0), Plane::kMaster);
   EXPECT_EQ(store->state_bytes(), 6 * store->bytes(Plane::kWeight));
   EXPECT_EQ(9 * store->bytes(Plane::kWeight), device_->bytes_in_use());
+}
+
+// Beside parts that are rounded.
+TEST_F(MasterTest, ExactSlabsAreThoseOfAnF32Store) {
+  const auto f32 = Store({});
+  f32->InitWeights(7);
+  testing::MakeExact(registry_, {"attention"});
+  for (const MasterForm master :
+       {MasterForm::kWhole, MasterForm::kSplit, MasterForm::kNone}) {
+    const auto store = Store(
+        {.dtype = DType::kBF16, .master = master, .bf16_gradients = true}, 1);
+    store->InitWeights(7);
+    const Plane beside =
+        master == MasterForm::kSplit ? Plane::kLow : Plane::kMaster;
+    const int rounded = SlabNamed(*store, "blocks/1/mlp");
+    EXPECT_EQ(store->dtype(rounded, Plane::kWeight), DType::kBF16);
+    EXPECT_EQ(store->dtype(rounded, Plane::kGradient), DType::kBF16);
+    EXPECT_EQ(store->has(rounded, beside), master != MasterForm::kNone);
+    const int slab = SlabNamed(*store, "blocks/1/attention.exact");
+    EXPECT_FALSE(store->has(slab, beside));
+    EXPECT_EQ(store->bytes(slab, beside), 0);
+    EXPECT_EQ(store->master(slab), Plane::kWeight);
+    const int same = SlabNamed(*f32, "blocks/1/attention");
+    for (const Plane plane :
+         {Plane::kWeight, Plane::kGradient, Plane::kState0}) {
+      EXPECT_EQ(store->dtype(slab, plane), DType::kF32);
+      EXPECT_EQ(store->bytes(slab, plane), f32->bytes(same, plane));
+    }
+    EXPECT_EQ(Read<float>(*store, slab, Plane::kWeight),
+              Read<float>(*f32, same, Plane::kWeight));
+  }
 }
 
 TEST_F(MasterTest, NoneWhereNoneIsWantedOrNothingIsRounded) {
@@ -62,7 +93,7 @@ TEST_F(MasterTest, NoneWhereNoneIsWantedOrNothingIsRounded) {
   EXPECT_EQ(bf16->bytes(Plane::kWeight), device_->bytes_in_use());
   const auto f32 = Store({.dtype = DType::kF32});
   EXPECT_FALSE(f32->has(Plane::kMaster));
-  EXPECT_EQ(f32->master(), Plane::kWeight);
+  EXPECT_EQ(f32->master(0), Plane::kWeight);
   EXPECT_EQ(f32->state_bytes(), 2 * f32->bytes(Plane::kWeight));
 }
 

@@ -157,7 +157,7 @@ TEST_F(ParamStoreTest, BindsGradientsOfBf16) {
   const auto store = MakeStore(*device_, registry_, kBlocks, {}, 0,
                                {.dtype = DType::kBF16, .bf16_gradients = true});
   Binder binder(*store);
-  EXPECT_EQ(store->dtype(Plane::kGradient), DType::kBF16);
+  EXPECT_EQ(store->dtype(0, Plane::kGradient), DType::kBF16);
   EXPECT_EQ(store->bytes(Plane::kGradient), store->bytes(Plane::kWeight));
   const int norm = SlabNamed(*store, "blocks/1/norm");
   testing::Write<BFloat16>(*store, norm, Plane::kGradient,

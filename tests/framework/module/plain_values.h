@@ -40,26 +40,25 @@ std::vector<T> ToHost(Device& device, Stream& stream, const void* from,
 // what the rank holds of it.
 inline void SetParameters(ParamStore& store, Stream& stream, int slab,
                           int64_t element, int64_t count, const void* values) {
-  if (store.options().dtype == StatisticsOf(store.options().dtype)) {
+  const DType type = store.dtype(slab, Plane::kWeight);
+  if (type != DType::kBF16) {
     store.device().CopyFromHost(stream, store.at(slab, Plane::kWeight, element),
-                                values, count * SizeOf(store.options().dtype));
+                                values, count * SizeOf(type));
     stream.Synchronize();
     return;
   }
-  DELINK_CHECK(store.options().dtype == DType::kBF16);
   const auto* const exact = static_cast<const float*>(values);
   const auto n = static_cast<size_t>(count);
   const bool is_split = store.options().master == MasterForm::kSplit;
   std::vector<uint16_t> rounded(n), low(is_split ? n : 0);
   EncodeWeights({exact, n}, rounded.data(), is_split ? low.data() : nullptr);
   store.device().CopyFromHost(stream, store.at(slab, Plane::kWeight, element),
-                              rounded.data(),
-                              count * SizeOf(store.options().dtype));
+                              rounded.data(), count * SizeOf(type));
   for (const auto& [plane, from] :
        {std::pair{Plane::kMaster, values},
         std::pair{Plane::kLow, static_cast<const void*>(low.data())}}) {
     if (!store.has(plane)) continue;
-    const int64_t size = SizeOf(store.dtype(plane));
+    const int64_t size = SizeOf(store.dtype(slab, plane));
     const Range own = store.held(slab, plane);
     const int64_t begin = std::max(own.begin, element);
     const int64_t end = std::min(own.end, element + count);
@@ -75,17 +74,18 @@ inline void SetParameters(ParamStore& store, Stream& stream, int slab,
 // The same elements, which must be held where the parameters are, to the host.
 inline void ReadParameters(const ParamStore& store, Stream& stream, int slab,
                            int64_t element, int64_t count, void* values) {
-  const void* const from = store.at(slab, store.master(), element);
-  if (store.dtype(store.master()) != DType::kBF16) {
-    store.device().CopyToHost(stream, values, from,
-                              count * SizeOf(store.dtype(store.master())));
+  const Plane master = store.master(slab);
+  const void* const from = store.at(slab, master, element);
+  const DType type = store.dtype(slab, master);
+  if (type != DType::kBF16) {
+    store.device().CopyToHost(stream, values, from, count * SizeOf(type));
     stream.Synchronize();
     return;
   }
   const std::span exact(static_cast<float*>(values),
                         static_cast<size_t>(count));
   const auto weights = ToHost<uint16_t>(store.device(), stream, from, count);
-  if (!store.has(Plane::kLow))
+  if (!store.has(slab, Plane::kLow))
     return DecodeWeights(weights.data(), nullptr, exact);
   const auto low = ToHost<uint16_t>(
       store.device(), stream, store.at(slab, Plane::kLow, element), count);

@@ -32,11 +32,12 @@ inline constexpr int kHeadDim = 2;
 inline constexpr int kExperts = 12;
 
 // A part that is cut by rows and by columns, one that is not, stacked rows,
-// experts, matrices and vectors in one parameter, and extents that divide by
-// nothing; and one that is cut by heads, if there are any.
-inline void DeclareBlock(const Scope& block, int width, int kv_heads) {
+// experts, matrices and vectors in one parameter, exact ones, and extents that
+// divide by nothing; and one that is cut by heads, if there are any.
+inline void DeclareBlock(const Scope& block, int width, int kv_heads,
+                         bool exact) {
   const Scope attention = (block / "attn").Part("attention");
-  attention.Param("norm", {.shape = {width}});
+  attention.Param("norm", {.shape = {width}, .exact = exact});
   attention.Param("qkv", {.shape = {width + 4, width},
                           .split = Split::kOut,
                           .stacked = {width, 3, 1}});
@@ -46,16 +47,18 @@ inline void DeclareBlock(const Scope& block, int width, int kv_heads) {
   mlp.Param("bias", {.shape = {15}, .split = Split::kOut});
   mlp.Param("experts",
             {.shape = {kExperts, 2, width}, .split = Split::kExpert});
-  mlp.Param(
-      "expert_bias",
-      {.shape = {kExperts, width}, .vectors = true, .split = Split::kExpert});
+  mlp.Param("expert_bias", {.shape = {kExperts, width},
+                            .vectors = true,
+                            .split = Split::kExpert,
+                            .exact = exact});
   mlp.Param(
       "gate",
       {.shape = {3, 22, width}, .split = Split::kOut, .stacked = {12, 10}});
   mlp.Param("gate_bias", {.shape = {3, 22},
                           .vectors = true,
                           .split = Split::kOut,
-                          .stacked = {12, 10}});
+                          .stacked = {12, 10},
+                          .exact = exact});
   mlp.Param("down", {.shape = {3, width, 11}, .split = Split::kIn});
   if (kv_heads == 0) return;
   const std::vector<int64_t> rows = {kHeads * kHeadDim, kv_heads * kHeadDim,
@@ -77,7 +80,9 @@ struct Model {
   int kv_heads = 0;
 };
 
-inline void Declare(Model& model, Dice& dice, int widest = 9) {
+// `exact`: some parameters are, beside others of their part.
+inline void Declare(Model& model, Dice& dice, int widest = 9,
+                    bool exact = true) {
   model.blocks = dice.Between(1, 4);
   model.kv_heads = dice.Below(3);
   const int width = dice.Between(1, widest);
@@ -87,7 +92,7 @@ inline void Declare(Model& model, Dice& dice, int widest = 9) {
               {.shape = {dice.Between(1, 30), width}, .split = Split::kOut});
   for (int i = 0; i < model.blocks; ++i) {
     DeclareBlock(root.Layer(i + 1, "blocks/" + std::to_string(i)), width,
-                 model.kv_heads);
+                 model.kv_heads, exact);
   }
   const Scope tail = root.Layer(model.blocks + 1, "");
   tail.Param("norm", {.shape = {width}});

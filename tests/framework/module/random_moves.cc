@@ -12,9 +12,10 @@
 namespace delink::testing {
 namespace {
 
-Model AnyModel(Dice& dice) {
+// If not `cut`, each logical slab is one local slab.
+Model AnyModel(Dice& dice, bool cut) {
   Model model;
-  Declare(model, dice, 16);
+  Declare(model, dice, 16, /*exact=*/cut);
   return model;
 }
 
@@ -29,8 +30,8 @@ void Divide(std::span<double> values, int64_t first) {
 }  // namespace
 
 RandomMoves::RandomMoves(Dice& dice, int most_ranks)
-    : model_(AnyModel(dice)),
-      tensor_(dice.Maybe()),
+    : tensor_(dice.Maybe()),
+      model_(AnyModel(dice, tensor_)),
       from_(AnyLayout(model_, dice, most_ranks, tensor_)),
       to_(AnyLayout(model_, dice, most_ranks, tensor_)) {
   source_.sharded = dice.Maybe();

@@ -40,8 +40,8 @@ class RandomMoves {
   double Expected(const TestSink& sink, const std::string& source,
                   const LogicalTensor& to, int64_t number) const;
 
-  const Model model_;
   const bool tensor_;  // whether the layouts have a tensor axis
+  const Model model_;
   const Layout from_, to_;
   EndOptions source_, target_;
   int64_t most_ = 1;

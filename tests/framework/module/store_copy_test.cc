@@ -50,9 +50,9 @@ TEST_F(StoreCopyTest, ACopyIsWhatReadingAndWritingGives) {
             WriteBytes(other, field, tensor, target,
                        ReadBytes(source, field, tensor, extent));
             device_.to_host = device_.from_host = 0;
-            const bool master =
-                field.kind == Kind::kParameters &&
-                (from->has(Plane::kMaster) || from->has(Plane::kLow));
+            const bool master = field.kind == Kind::kParameters &&
+                                (from->has(tensor.slab, Plane::kMaster) ||
+                                 from->has(tensor.slab, Plane::kLow));
             EXPECT_EQ(sink.Copy(source, field, tensor, extent, tensor, target),
                       !master);
             EXPECT_EQ(device_.to_host + device_.from_host, 0);

@@ -59,11 +59,12 @@ class StoreMovesTest : public ::testing::Test {
         .Param("weight", {.shape = {29, 37}, .split = Split::kOut});
     for (int i = 0; i < kToyBlocks; ++i) {
       testing::DeclareBlock(root.Layer(i + 1, "blocks/" + std::to_string(i)),
-                            37, 2);
+                            37, 2, /*exact=*/false);
     }
     const Scope tail = root.Layer(kToyBlocks + 1, "");
     tail.Param("norm", {.shape = {37}});
     (tail / "head").Link("embed/weight");
+    testing::MakeExact(model_.registry, {"mlp"});
   }
 
   Layout AnyLayout(const Form& form, bool tensor) {

@@ -184,9 +184,9 @@ inline std::vector<std::vector<char>> AllBytes(const ParamStore& store) {
   std::vector<std::vector<char>> all;
   for (int p = 0; p < kPlanes; ++p) {
     const auto plane = static_cast<Plane>(p);
-    if (!store.has(plane)) continue;
     for (size_t s = 0; s < store.slabs().size(); ++s) {
       const int slab = static_cast<int>(s);
+      if (!store.has(slab, plane)) continue;
       const void* const from =
           IsState(plane)
               ? store.state(slab, p - static_cast<int>(Plane::kState0), 0)
@@ -202,7 +202,11 @@ inline std::vector<std::vector<char>> AllBytes(const ParamStore& store) {
 
 class StoreValuesRig : public ::testing::Test {
  protected:
-  StoreValuesRig() { DeclareToy(registry_, kToyBlocks, kToyWidth); }
+  // Exact parameters beside others.
+  StoreValuesRig() {
+    DeclareToy(registry_, kToyBlocks, kToyWidth);
+    MakeExact(registry_, {"norm", "attention"});
+  }
 
   std::unique_ptr<ParamStore> Store(StoreOptions options, int rank = 0,
                                     int ranks = 1, int zero = 1) {
@@ -240,7 +244,7 @@ class StoreValuesRig : public ::testing::Test {
           store, *stream, tensor.slab, tensor.offset, tensor.shape.elements(),
           Pack(exact, ValuesOf(store, {Field::Kind::kParameters}, tensor, all))
               .data());
-      const DType gradient = store.dtype(Plane::kGradient);
+      const DType gradient = store.dtype(tensor.slab, Plane::kGradient);
       const std::vector<char> bytes = Pack(
           gradient, ValuesOf(store, {Field::Kind::kGradient}, tensor, all));
       store.device().CopyFromHost(

@@ -42,8 +42,11 @@ TEST_F(StoreValuesTest, HasWhatIsHeldAndEachValueHasOneOwner) {
       for (const LogicalTensor& tensor : store->layout().tensors()) {
         const Descriptor has = ends.Has(field, tensor);
         const bool absent =
-            (field.kind == Kind::kMaster && !store->has(Plane::kMaster)) ||
-            (field.kind == Kind::kLow && !store->has(Plane::kLow));
+            (field.kind == Kind::kMaster &&
+             !store->has(tensor.slab, Plane::kMaster)) ||
+            (field.kind == Kind::kLow &&
+             !store->has(tensor.slab, Plane::kLow)) ||
+            (field.kind == Kind::kWeight && store->IsExact(tensor));
         const int64_t all =
             absent ? 0
                    : StateShape(tensor.shape, GridOf(*store, field, tensor))
@@ -56,9 +59,9 @@ TEST_F(StoreValuesTest, HasWhatIsHeldAndEachValueHasOneOwner) {
         for (const Extent& e : ends.Wants(field, tensor)) {
           wanted += e.rect.elements();
         }
-        const bool master =
-            field.kind == Kind::kParameters &&
-            (store->has(Plane::kMaster) || store->has(Plane::kLow));
+        const bool master = field.kind == Kind::kParameters &&
+                            (store->has(tensor.slab, Plane::kMaster) ||
+                             store->has(tensor.slab, Plane::kLow));
         const bool sharded =
             zero == 1 &&
             (field.kind == Kind::kState || master ||
@@ -119,8 +122,11 @@ TEST_F(StoreValuesTest, PlanesTravelAsTheirBits) {
     const auto from = Store(form.options, 1, 3);
     const auto to = Store(form.options, 1, 3);
     StoreValues source(*from), sink(*to);
-    for (const Kind kind : {Kind::kWeight, Kind::kMaster, Kind::kLow}) {
+    for (const Kind kind :
+         {Kind::kWeight, Kind::kMaster, Kind::kLow, Kind::kParameters}) {
       for (const LogicalTensor& tensor : from->layout().tensors()) {
+        const bool whole = kind == Kind::kParameters;
+        if (whole != from->IsExact(tensor)) continue;
         for (const Extent& extent : OnRank(source.Has({kind}, tensor), 1)) {
           std::vector<char> bits(static_cast<size_t>(
               extent.rect.elements() * SizeOf(source.type({kind}))));

@@ -46,6 +46,16 @@ inline void DeclareToy(ParamRegistry& registry, int blocks, int64_t width) {
   (tail / "head" / "weight").Link("embed/token/weight");
 }
 
+// Of parameters that a layout does not have yet.
+inline void MakeExact(ParamRegistry& registry,
+                      const std::vector<std::string>& parts) {
+  for (ParamDecl& decl : registry.decls) {
+    if (std::ranges::find(parts, decl.part) != parts.end()) {
+      decl.spec.exact = true;
+    }
+  }
+}
+
 inline SharingMap ShareAll(int blocks, const std::vector<std::string>& parts) {
   SharingMap map;
   for (const std::string& part : parts) {
@@ -147,7 +157,8 @@ inline double ToyValue(int slab, Plane plane, int64_t element) {
 // What this rank's plane holds.
 template <typename T>
 std::vector<T> Read(const ParamStore& store, int slab, Plane plane) {
-  DELINK_CHECK_EQ(static_cast<int64_t>(sizeof(T)), SizeOf(store.dtype(plane)));
+  DELINK_CHECK_EQ(static_cast<int64_t>(sizeof(T)),
+                  SizeOf(store.dtype(slab, plane)));
   const Range range = store.held(slab, plane);
   std::vector<T> values(static_cast<size_t>(range.size()));
   if (values.empty()) return values;

@@ -94,6 +94,27 @@ class AdamWCutTest : public ::testing::Test {
     }
   }
 
+  // Weights of a piece: of data ranks that have all of its state, and of those
+  // that have shards. Calls visit(weight, logical slab's element).
+  template <typename Visit>
+  void ExpectSameShards(StateStorage moments, Visit visit) {
+    for (int rank = 0; rank < 4; ++rank) {
+      const Mesh mesh{.tensor = 2, .data = 2};
+      const auto whole = Updated(moments, mesh, rank);
+      const auto shard = Updated(moments, mesh, rank, /*zero=*/1);
+      ForEachValue(*shard, [&](int slab, int64_t element, int64_t number) {
+        const Range held = shard->held(slab, Plane::kState0);
+        if (element < held.begin || element >= held.end) return;
+        const auto* const w = static_cast<const BFloat16*>(
+            whole->at(slab, Plane::kWeight, element));
+        ASSERT_EQ(w->bits, static_cast<const BFloat16*>(
+                               shard->at(slab, Plane::kWeight, element))
+                               ->bits);
+        visit(float{*w}, number);
+      });
+    }
+  }
+
   const UpdateControl control_{.lr = 0.01, .clip_factor = 0.5};
   std::unique_ptr<Device> device_ = NewCpuDevice();
   std::unique_ptr<Stream> stream_ = device_->NewStream();
@@ -107,24 +128,12 @@ TEST_F(AdamWCutTest, PiecesOfOtherSizesAreRoundedByTheirOwnNumbers) {
   const auto exact = Updated(StateStorage::kBF16, {}, 0);
   const auto weights = Read<BFloat16>(*exact, 0, Plane::kWeight);
   int64_t compared = 0, moved = 0;
-  for (int rank = 0; rank < 4; ++rank) {
-    const Mesh mesh{.tensor = 2, .data = 2};
-    const auto whole = Updated(StateStorage::kBF16, mesh, rank);
-    const auto shard = Updated(StateStorage::kBF16, mesh, rank, /*zero=*/1);
-    ForEachValue(*shard, [&](int slab, int64_t element, int64_t number) {
-      const Range held = shard->held(slab, Plane::kState0);
-      if (element < held.begin || element >= held.end) return;
-      const auto* const w = static_cast<const BFloat16*>(
-          whole->at(slab, Plane::kWeight, element));
-      ASSERT_EQ(w->bits, static_cast<const BFloat16*>(
-                             shard->at(slab, Plane::kWeight, element))
-                             ->bits);
-      const float before = At(weights, number);
-      EXPECT_NEAR(float{*w}, before, 0x1p-6 * (1 + std::abs(before)));
-      ++compared;
-      moved += float{*w} != before ? 1 : 0;
-    });
-  }
+  ExpectSameShards(StateStorage::kBF16, [&](float w, int64_t number) {
+    const float before = At(weights, number);
+    EXPECT_NEAR(w, before, 0x1p-6 * (1 + std::abs(before)));
+    ++compared;
+    moved += w != before ? 1 : 0;
+  });
   EXPECT_GE(compared, 18 * 24 + 5 * 12 + 7);
   EXPECT_GT(moved, 0);
 }
@@ -144,6 +153,19 @@ TEST_F(AdamWCutTest, BlocksAreThoseOfThePiece) {
       EXPECT_NEAR(w, expected, 0x1p-6 * (1 + std::abs(expected)));
     });
   }
+}
+
+// A shard that is in one of several rectangles has the draws of the piece.
+TEST_F(AdamWCutTest, ShardsOfBlocksAreRoundedAsThePieceIs) {
+  Scope(registry_)
+      .Layer(1, "blocks/0")
+      .Param("up", {.shape = {32, 256},
+                    .init = Init::Normal(1),
+                    .split = Split::kOut,
+                    .stacked = {16, 16}});
+  int64_t compared = 0;
+  ExpectSameShards(StateStorage::kBlock8, [&](float, int64_t) { ++compared; });
+  EXPECT_EQ(compared, 32 * 256);
 }
 
 // Two pieces of whole blocks have the bits of the whole.

@@ -153,9 +153,9 @@ TEST_F(AdamWStorageTest, ASplitMasterIsAnFp32One) {
       std::vector<double> sums(static_cast<size_t>(whole->slabs()[s].blocks()));
       std::vector<double> others = sums;
       SumSquares(*stream_, *whole, slab, whole->owned(slab), sums.data(),
-                 whole->master());
+                 whole->master(0));
       SumSquares(*stream_, *split, slab, split->owned(slab), others.data(),
-                 split->master());
+                 split->master(0));
       EXPECT_EQ(sums, others);
     }
   }

@@ -87,8 +87,10 @@ TEST_F(CellSumsTest, HaveTheSameBitsForEveryOwner) {
       const Range cells = any.CellsOfLogical(s);
       double sum = 0, expected = 0;
       for (int64_t i = cells.begin; i < cells.end; ++i) sum += At(sums, i);
-      for (const float x : testing::Read<float>(*one, s, Plane::kWeight)) {
-        expected += double{x} * x;
+      for (const int slab : one->LocalSlabsOf(s)) {
+        for (const float x : testing::Read<float>(*one, slab, Plane::kWeight)) {
+          expected += double{x} * x;
+        }
       }
       ASSERT_NEAR(sum, expected, 1e-12 * expected);
     }

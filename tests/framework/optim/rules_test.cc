@@ -62,7 +62,7 @@ class RulesTest : public ::testing::TestWithParam<OptimizerKind> {
   }
 
   static std::vector<float> Weights(const ParamStore& store, int slab) {
-    if (store.dtype(Plane::kWeight) == DType::kF32) {
+    if (store.dtype(slab, Plane::kWeight) == DType::kF32) {
       return Read<float>(store, slab, Plane::kWeight);
     }
     const auto weights = Read<BFloat16>(store, slab, Plane::kWeight);
@@ -181,6 +181,31 @@ TEST_P(RulesTest, ASplitMasterHasTheBitsOfAWholeOne) {
   }
 }
 
+// In bf16, with gradients that are f32 there, and whatever masters others have.
+TEST_P(RulesTest, ExactSlabsAreUpdatedAsInF32) {
+  const UpdateControl control = {.lr = 0.01, .clip_factor = 0.3};
+  const auto f32 = Store();
+  for (const char* name : kSlabs) {
+    for (int64_t t = 1; t <= 3; ++t) {
+      Step(*f32, SlabNamed(*f32, name), t, control);
+    }
+  }
+  testing::MakeExact(registry_, {"attention", "norm", "embedding"});
+  for (const MasterForm master :
+       {MasterForm::kWhole, MasterForm::kSplit, MasterForm::kNone}) {
+    const auto store = Store(DType::kBF16, 0, 1, master);
+    for (const char* name : kSlabs) {
+      const int slab = SlabNamed(*store, name + std::string(".exact"));
+      for (int64_t t = 1; t <= 3; ++t) Step(*store, slab, t, control);
+      const int same = SlabNamed(*f32, name);
+      EXPECT_EQ(Read<float>(*store, slab, Plane::kWeight),
+                Read<float>(*f32, same, Plane::kWeight))
+          << name;
+      EXPECT_EQ(States(*store, slab), States(*f32, same)) << name;
+    }
+  }
+}
+
 TEST_P(RulesTest, WithoutAMasterWeightsAreRoundedByNameAndPosition) {
   const UpdateControl control = {.lr = 0.01, .clip_factor = 0.3};
   const auto whole = Store(DType::kBF16);
@@ -294,7 +319,7 @@ TEST(MuonTest, AStepIsNearlyOrthogonal) {
     const UpdateControl control = {.lr = 1, .clip_factor = 1};
     optimizer->Update(*device->NewStream(), *store, 0, &control, 1);
     // From zero: minus the step.
-    const auto step = Read<float>(*store, 0, store->master());
+    const auto step = Read<float>(*store, 0, store->master(0));
     double trace = 0, off = 0;
     for (int64_t a = 0; a < kRows; ++a) {
       for (int64_t b = 0; b < kRows; ++b) {

@@ -104,7 +104,7 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
     for (int i = 0; i < 2; ++i) {
       const Scope block = root.Layer(i + 1, "blocks/" + std::to_string(i));
       const Scope attn = (block / "attn").Part("attention");
-      attn.Param("norm", {.shape = {kDim}, .init = normal});
+      attn.Param("norm", {.shape = {kDim}, .init = normal, .exact = true});
       attn.Param("qkv", {.shape = {q + 2 * kv, kDim},
                          .init = normal,
                          .split = Split::kOut,
@@ -128,7 +128,8 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
       experts.Param("up", {.shape = {3, 64, kDim},
                            .init = normal,
                            .split = Split::kOut,
-                           .stacked = {32, 32}});
+                           .stacked = {32, 32},
+                           .exact = true});
       experts.Param("bias", {.shape = {3, 64},
                              .vectors = true,
                              .init = normal,
@@ -154,7 +155,7 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
         const double value =
             Normal(Fold(key, logical), static_cast<uint64_t>(number));
         void* const at = store.at(slab, Plane::kGradient, element);
-        switch (store.dtype(Plane::kGradient)) {
+        switch (store.dtype(slab, Plane::kGradient)) {
           case DType::kF64:
             *static_cast<double*>(at) = value;
             break;
@@ -186,7 +187,7 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
   static double ValueAt(const ParamStore& store, int slab, Plane plane,
                         int64_t element) {
     const void* const at = store.at(slab, plane, element);
-    switch (store.dtype(plane)) {
+    switch (store.dtype(slab, plane)) {
       case DType::kF64:
         return *static_cast<const double*>(at);
       case DType::kF32:
@@ -213,7 +214,7 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
         std::vector<Exchange> expected;
         for (const UpdateExchange& e : optimizer.Exchanges(
                  store.layout(), store.rank(), PlaceOf(store, slab).slab,
-                 store.dtype(Plane::kState0))) {
+                 store.dtype(slab, Plane::kState0))) {
           expected.push_back({.kind = e.kind == UpdateExchange::Kind::kAllGather
                                           ? Exchange::Kind::kAllGather
                                           : Exchange::Kind::kAllReduce,
@@ -238,14 +239,13 @@ class TensorUpdateTest : public ::testing::TestWithParam<Kind> {
 
   // What a rank has updated.
   static void Take(const ParamStore& store, Values& values) {
-    const bool low = store.has(Plane::kLow);
     for (size_t s = 0; s < store.slabs().size(); ++s) {
       const int slab = static_cast<int>(s);
       const Range held = store.held(slab, Plane::kState0);
       ForEachValue(store, slab, [&](int64_t element, int64_t number) {
         if (element < held.begin || element >= held.end) return;
-        double value = ValueAt(store, slab, store.master(), element);
-        if (low) {
+        double value = ValueAt(store, slab, store.master(slab), element);
+        if (store.has(slab, Plane::kLow)) {
           value += 65536 * ValueAt(store, slab, Plane::kLow, element);
         }
         values[{store.local(slab).logical, number}].push_back(value);

@@ -46,7 +46,8 @@ class ExpertsOp {
                                .vectors = true,
                                .init = Init::Ones(),
                                .decay = false,
-                               .split = Split::kExpert})) {}
+                               .split = Split::kExpert,
+                               .exact = true})) {}
 
   Var operator()(Var x) {
     Tape& tape = x.tape();

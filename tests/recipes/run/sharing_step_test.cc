@@ -90,7 +90,8 @@ TEST_P(SharedStateTest, PseudoStateIsOneLayers) {
     ParamStore& store = const_cast<StepRig&>(rig).store();
     for (const Slab& slab : store.slabs()) {
       const bool block = slab.leader >= 1 && slab.leader <= store.blocks();
-      if (block) bytes += slab.elements * SizeOf(store.dtype(plane));
+      if (block)
+        bytes += slab.elements * SizeOf(store.TypeOf(plane, slab.exact));
     }
     return bytes;
   };

@@ -260,14 +260,13 @@ std::vector<float> StepRig::Read(const std::string& tensor, Plane plane) const {
   const absl::Status drained = executor_->Drain();
   DELINK_CHECK(drained.ok()) << drained;
   const LogicalTensor& t = Find(tensor);
-  const DType dtype = store_->dtype(plane);
+  const int slab = store_->LocalSlabsOf(t.slab).front();
+  const DType dtype = store_->dtype(slab, plane);
   std::vector<char> bytes(
       static_cast<size_t>(t.shape.elements() * SizeOf(dtype)));
   const std::unique_ptr<Stream> stream = device_->NewStream();
-  device_->CopyToHost(
-      *stream, bytes.data(),
-      store_->at(store_->LocalSlabsOf(t.slab).front(), plane, t.offset),
-      static_cast<int64_t>(bytes.size()));
+  device_->CopyToHost(*stream, bytes.data(), store_->at(slab, plane, t.offset),
+                      static_cast<int64_t>(bytes.size()));
   stream->Synchronize();
   if (dtype == DType::kBF16) return As<BFloat16>(bytes);
   DELINK_CHECK(dtype == DType::kF32);
@@ -287,7 +286,7 @@ std::vector<StepRig::Run> StepRig::Runs(const std::string& tensor,
   const absl::Status drained = executor_->Drain();
   DELINK_CHECK(drained.ok()) << drained;
   const LogicalTensor& t = Find(tensor);
-  const DType dtype = store_->dtype(plane);
+  const DType dtype = store_->TypeOf(plane, store_->IsExact(t));
   std::vector<Run> runs;
   for (const int slab : store_->LocalSlabsOf(t.slab)) {
     const LocalSlab& local = store_->local(slab);

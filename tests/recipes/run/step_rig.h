@@ -121,7 +121,8 @@ class StepRig {
     return Read(tensor, Plane::kWeight);
   }
   std::vector<float> Master(const std::string& tensor) const {
-    return Read(tensor, store_->master());
+    const int slab = store_->LocalSlabsOf(Find(tensor).slab).front();
+    return Read(tensor, store_->master(slab));
   }
 
   // Neighbours in a logical tensor that this rank has, from number `first` on.

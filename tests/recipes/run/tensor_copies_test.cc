@@ -64,10 +64,10 @@ using Held = std::map<std::pair<int, size_t>, std::vector<char>>;
 Held HeldBy(StepRig& rig, Plane plane) {
   EXPECT_TRUE(rig.executor().Drain().ok());
   const ParamStore& store = rig.store();
-  const int64_t width = SizeOf(store.dtype(plane));
   Held held;
   for (const int local : store.layout().LocalSlabsOf(store.rank())) {
     const int slab = store.SlabOf(local);
+    const int64_t width = SizeOf(store.dtype(slab, plane));
     for (size_t p = 0; p < store.slab(slab).params.size(); ++p) {
       const SlabParam& param = store.slab(slab).params[p];
       std::vector<char> bytes(static_cast<size_t>(param.elements * width));
