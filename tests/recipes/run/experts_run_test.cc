@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/tensor/bfloat16.h"
 #include "tests/recipes/run/experts.h"
 #include "tests/recipes/run/run_table.h"
 #include "tests/recipes/run/tiny_run.h"
