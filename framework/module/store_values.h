@@ -2,11 +2,11 @@
 // form and on any device.
 //
 // kParameters is read from the master, or from both its halves, or, without a
-// master, from the weights. Exact parameters of a bf16 store have no stored
-// bits beside it: kWeight, kMaster and kLow are nowhere. It is written to the
-// weights and to the part of master or low half that this rank holds. A written
-// gradient is rounded as the store keeps it. Fields that the store does not
-// have are nowhere; on a device that computes nothing, all fields are nowhere.
+// master, from the weights. It is written to the weights and to the part of
+// master or low half that this rank holds. A written gradient is rounded as the
+// store keeps it. Fields that the store does not have are nowhere; on a device
+// that computes nothing, all fields are nowhere. An exact parameter of a bf16
+// store is kParameters alone: its kWeight, kMaster and kLow are nowhere.
 //
 // Calls use one stream and return when the work is done. Not thread-safe.
 #pragma once

@@ -93,7 +93,7 @@ class Switch {
       const bool state = field.kind == Field::Kind::kState;
       const SlabOrigin& origin = At(origins_, tensor.slab);
       if (!tensor.link.empty() || origin.fresh()) continue;
-      // Exact parameters are no stored bits (store_values.h), and all of them.
+      // An exact parameter is carried as kParameters alone (store_values.h).
       const bool whole = field.kind == Field::Kind::kParameters;
       if (!state && whole != to_.IsExact(tensor)) continue;
       if (state && Resets(tensor.slab)) continue;

@@ -163,9 +163,9 @@ class Engine {
   void ClearIdentical(Stream& stream, int slab, void* gradient);
   void Squares(int slab);
   std::unique_ptr<Pending> Norm();
+  void ClearSums();  // before a norm's first kSquares
   // Adds up the first `count` sums over all ranks; each rank has those of the
   // cells that it owns.
-  void ClearSums();  // before a norm's first kSquares
   std::unique_ptr<Pending> ExchangeSums(int64_t count);
   void Update(int slab);
   // Whether any pass moves something between the host and the device.

@@ -10,11 +10,11 @@
 namespace delink {
 
 // For each of `ranks`, ascending, the first of them that is like it: it has the
-// same Mesh::WeightPlaceOf and the same local slabs, and owns as many
-// of each form, or as large a share of the state. Slabs have one form if they
-// differ in names and values alone. Like ranks have equal bytes of each plane
-// in each tier, and equal copies of planes (StepMemory). `store` is of any rank
-// of the layout.
+// same Mesh::WeightPlaceOf and the same local slabs, and owns as many of each
+// form, or as large a share of the state. Slabs have one form if they differ in
+// names and values alone. Like ranks have equal bytes of each plane in each
+// tier, and equal copies of planes (StepMemory). `store` is of any rank of the
+// layout.
 std::vector<int> LikeRanks(const ParamStore& store, std::span<const int> ranks);
 
 }  // namespace delink
