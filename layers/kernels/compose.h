@@ -2,11 +2,56 @@
 // all devices have.
 #pragma once
 
+#include <cstdint>
+
 #include "layers/kernels/arguments.h"
+#include "layers/kernels/expert_arguments.h"
 
 namespace delink {
 
 class Stream;
+
+// Calls multiply(MatmulArgs) for each expert of a grouped product of elements T
+// whose offsets the host can read. Gradients that are not narrow are `P`.
+template <typename T, typename P, typename Multiply>
+void ForEachProduct(const GroupedMatmulArgs& s, Multiply multiply) {
+  for (int64_t e = 0; e < s.E; ++e) {
+    const int64_t first = s.offsets[e], rows = s.offsets[e + 1] - first;
+    const bool wide = s.form == GroupedForm::kWeight && !s.narrow;
+    const int64_t width = wide ? sizeof(P) : sizeof(T);
+    T* const x = static_cast<T*>(s.x) + first * s.in;
+    T* const y = static_cast<T*>(s.y) + first * s.out;
+    void* const w = static_cast<char*>(s.w) + e * s.out * s.in * width;
+    if (s.form == GroupedForm::kWeight) {
+      if (rows == 0 && s.accumulate) continue;
+      multiply(MatmulArgs{.m = s.out,
+                          .n = s.in,
+                          .k = rows,
+                          .transpose_a = true,
+                          .a = y,
+                          .lda = s.out,
+                          .b = x,
+                          .ldb = s.in,
+                          .c = w,
+                          .ldc = s.in,
+                          .accumulate = s.accumulate,
+                          .c_is_gradient = wide});
+      continue;
+    }
+    if (rows == 0) continue;
+    const bool forward = s.form == GroupedForm::kForward;
+    multiply(MatmulArgs{.m = rows,
+                        .n = forward ? s.out : s.in,
+                        .k = forward ? s.in : s.out,
+                        .transpose_b = forward,
+                        .a = forward ? x : y,
+                        .lda = forward ? s.in : s.out,
+                        .b = w,
+                        .ldb = s.in,
+                        .c = forward ? y : x,
+                        .ldc = forward ? s.out : s.in});
+  }
+}
 
 template <auto kMatmul, auto kBiasGrad, auto kGeluForward, auto kGeluBackward>
 struct Composed {
@@ -39,6 +84,12 @@ struct Composed {
                        .dy = product.a,
                        .db = s.db,
                        .accumulate = product.accumulate});
+  }
+
+  template <typename T>
+  static void GroupedMatmul(Stream& stream, const GroupedMatmulArgs& s) {
+    ForEachProduct<T, float>(
+        s, [&](const MatmulArgs& product) { kMatmul(stream, product); });
   }
 };
 

@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "layers/kernels/arguments.h"
+#include "layers/kernels/expert_arguments.h"
 
 namespace delink {
 
@@ -65,7 +66,18 @@ class Stream;
   /* The same where ranks have some of the columns each. */      \
   KERNEL(vocab_max, VocabMax)                                    \
   KERNEL(vocab_sums, VocabSums)                                  \
-  KERNEL(vocab_cross_entropy, VocabCrossEntropy)
+  KERNEL(vocab_cross_entropy, VocabCrossEntropy)                 \
+  /* Mixtures of experts (expert_arguments.h). */                \
+  KERNEL(route, Route)                                           \
+  KERNEL(route_backward, RouteBackward)                          \
+  KERNEL(assign_rows, AssignRows)                                \
+  KERNEL(gather_rows, GatherRows)                                \
+  KERNEL(combine_rows, CombineRows)                              \
+  KERNEL(grouped_matmul, GroupedMatmul)                          \
+  KERNEL(grouped_bias, GroupedBias)                              \
+  KERNEL(grouped_bias_grad, GroupedBiasGrad)                     \
+  KERNEL(expert_act_forward, ExpertActForward)                   \
+  KERNEL(expert_act_backward, ExpertActBackward)
 
 // SCRATCH(entry, Function): the table's `entry` is the backend's
 // FunctionScratch<T>, int64_t(const FunctionArgs&, int threads).

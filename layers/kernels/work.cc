@@ -258,6 +258,75 @@ Work Count(const VocabCrossEntropyArgs& a, DType dtype) {
           .written = logits};
 }
 
+// Of a call that reads n and writes m elements.
+Work Moved(int64_t n, int64_t m, const Bytes& b) {
+  return {.read = b.T(n), .written = b.T(m)};
+}
+
+Work Count(const RouteArgs& a, DType dtype) {
+  const Bytes b(dtype);
+  return {.read = b.S(a.N * a.E + (a.bias != nullptr ? a.E : 0)),
+          .written = b.S(a.N * a.k) + Tokens(a.N * a.k)};
+}
+
+Work Count(const RouteBackwardArgs& a, DType dtype) {
+  const Bytes b(dtype);
+  return {.read = b.S(a.N * a.E + a.N * a.k) + Tokens(a.N * a.k),
+          .written = b.S(a.N * a.E)};
+}
+
+Work Count(const AssignRowsArgs& a, DType) {
+  return {.read = Tokens(a.N * a.k), .written = Tokens(2 * a.N * a.k)};
+}
+
+// Rows are counted as if all of the cap were there.
+Work Count(const GatherRowsArgs& a, DType dtype) {
+  return Moved(a.cap * a.D, a.cap * a.D, Bytes(dtype));
+}
+
+Work Count(const CombineRowsArgs& a, DType dtype) {
+  return Moved(a.N * a.k * a.D, a.N * a.D, Bytes(dtype));
+}
+
+Work Count(const GroupedMatmulArgs& a, DType dtype) {
+  const Bytes b(dtype);
+  const bool weight = a.form == GroupedForm::kWeight;
+  const int64_t w = a.E * a.in * a.out;
+  const int64_t rows = a.cap * (a.form == GroupedForm::kForward ? a.in : a.out);
+  const double written =
+      weight ? b.P(w, a.narrow) : b.T(a.cap * (a.in + a.out) - rows);
+  return {.flops = 2.0 * static_cast<double>(a.cap * a.in) *
+                   static_cast<double>(a.out),
+          .read = weight ? b.T(a.cap * (a.in + a.out)) +
+                               b.Added(w, a.accumulate, a.narrow)
+                         : b.T(rows + w),
+          .written = written};
+}
+
+Work Count(const GroupedBiasArgs& a, DType dtype) {
+  return Moved(a.cap * a.D + a.E * a.D, a.cap * a.D, Bytes(dtype));
+}
+
+Work Count(const GroupedBiasGradArgs& a, DType dtype) {
+  const Bytes b(dtype);
+  return {.read = b.T(a.cap * a.D) + b.Added(a.E * a.D, a.accumulate),
+          .written = b.P(a.E * a.D)};
+}
+
+// Elements of a row of the activation's input.
+int64_t Inputs(ExpertActivation activation, int64_t F) {
+  return activation == ExpertActivation::kSwiGlu ? 2 * F : F;
+}
+
+Work Count(const ExpertActForwardArgs& a, DType dtype) {
+  return Moved(a.cap * Inputs(a.activation, a.F), a.cap * a.F, Bytes(dtype));
+}
+
+Work Count(const ExpertActBackwardArgs& a, DType dtype) {
+  const int64_t x = Inputs(a.activation, a.F);
+  return Moved(a.cap * (x + a.F), a.cap * x, Bytes(dtype));
+}
+
 }  // namespace
 
 #define DELINK_WORK_OF(entry, Function)               \

@@ -1,6 +1,7 @@
 #include "layers/kernels/cpu/helpers.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <vector>
@@ -70,6 +71,69 @@ const int32_t* OrderByToken(const int32_t* tokens, int64_t n) {
     return tokens[a] != tokens[b] ? tokens[a] < tokens[b] : a < b;
   });
   return order.data();
+}
+
+float* ThreadFloats(int64_t n) {
+  thread_local std::vector<float> floats;
+  if (std::ssize(floats) < n) floats.resize(static_cast<size_t>(n));
+  return floats.data();
+}
+
+namespace {
+
+bool Counts(const AssignRowsArgs& s, int64_t pair) {
+  return s.targets == nullptr || s.targets[pair / s.k] >= 0;
+}
+
+// Sets the rows of an expert's counted pairs beyond the capacity to -1.
+// pairs[0 .. count) are the expert's, ascending.
+void DropPairs(const AssignRowsArgs& s, const int32_t* pairs, int64_t count) {
+  thread_local std::vector<int32_t> counted;
+  counted.clear();
+  std::copy_if(pairs, pairs + count, std::back_inserter(counted),
+               [&](int32_t pair) { return Counts(s, pair); });
+  if (std::ssize(counted) <= s.capacity) return;
+  const auto* const gates = static_cast<const float*>(s.gates);
+  const auto kept = counted.begin() + s.capacity;
+  if (gates != nullptr) {
+    std::nth_element(
+        counted.begin(), kept, counted.end(), [&](int32_t a, int32_t b) {
+          return gates[a] != gates[b] ? gates[a] > gates[b] : a < b;
+        });
+  }
+  std::for_each(kept, counted.end(), [&](int32_t pair) { s.rows[pair] = -1; });
+}
+
+}  // namespace
+
+void SortPairs(const AssignRowsArgs& s) {
+  const int64_t pairs = s.N * s.k;
+  std::fill_n(s.loads, s.E, 0);
+  std::fill_n(s.offsets, s.E + 1, 0);
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    s.offsets[s.ids[pair] + 1] += 1;
+    s.loads[s.ids[pair]] += Counts(s, pair) ? 1 : 0;
+    s.rows[pair] = 0;
+  }
+  std::partial_sum(s.offsets, s.offsets + s.E + 1, s.offsets);
+  // offsets[e] becomes where e's pairs end.
+  for (int64_t pair = 0; pair < pairs; ++pair) {
+    s.pairs[s.offsets[s.ids[pair]]++] = static_cast<int32_t>(pair);
+  }
+  int32_t row = 0;
+  for (int64_t e = 0, first = 0; e < s.E; ++e) {
+    const int64_t end = s.offsets[e];
+    if (s.capacity > 0) DropPairs(s, s.pairs + first, end - first);
+    s.offsets[e] = row;
+    for (int64_t i = first; i < end; ++i) {
+      const int32_t pair = s.pairs[i];
+      if (s.rows[pair] < 0) continue;
+      s.rows[pair] = row;
+      s.pairs[row++] = pair;
+    }
+    first = end;
+  }
+  s.offsets[s.E] = row;
 }
 
 namespace {

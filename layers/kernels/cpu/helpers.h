@@ -27,6 +27,12 @@ RngKey SampleKey(const DropoutArgs& s, int64_t b);
 // until the calling thread's next call.
 const int32_t* OrderByToken(const int32_t* tokens, int64_t n);
 
+// Memory of the calling thread, until its next call.
+float* ThreadFloats(int64_t n);
+
+// AssignRows, with gates in f32.
+void SortPairs(const AssignRowsArgs& s);
+
 // Adds to the sums in row order, for any number of threads.
 void SumLosses(const CrossEntropyArgs& s);
 void SumLosses(const VocabCrossEntropyArgs& s);

@@ -36,10 +36,10 @@ __device__ void LoadMatmulTile(float (*tile)[kMatmulTile + 1], const T* from,
   }
 }
 
-// C is of type P if it is the gradient of a parameter, else of type T.
+// This block's tile of C, which is of type P if it is the gradient of a
+// parameter, else of type T.
 template <typename T, typename P>
-__global__ void __launch_bounds__(kMatmulThreads)
-    TiledMatmulKernel(MatmulArgs s) {
+__device__ void TiledProduct(const MatmulArgs& s) {
   __shared__ float a[kMatmulDepth][kMatmulTile + 1];
   __shared__ float b[kMatmulDepth][kMatmulTile + 1];
   const int64_t row = static_cast<int64_t>(blockIdx.x) * kMatmulTile;
@@ -77,6 +77,12 @@ __global__ void __launch_bounds__(kMatmulThreads)
       c[m * s.ldc + n] = FromFloat<P>(result);
     }
   }
+}
+
+template <typename T, typename P>
+__global__ void __launch_bounds__(kMatmulThreads)
+    TiledMatmulKernel(MatmulArgs s) {
+  TiledProduct<T, P>(s);
 }
 
 }  // namespace delink::cuda

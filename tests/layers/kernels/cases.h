@@ -91,6 +91,7 @@ std::vector<Case> EmbeddingCases();
 std::vector<Case> AttentionCases();
 std::vector<Case> CrossEntropyCases();
 std::vector<Case> VocabCases();
+std::vector<Case> ExpertCases();
 
 struct Group {
   const char* name;
@@ -105,6 +106,7 @@ inline constexpr Group kGroups[] = {
     {"Attention", AttentionCases},
     {"CrossEntropy", CrossEntropyCases},
     {"Vocab", VocabCases},
+    {"Experts", ExpertCases},
 };
 
 // What the reference makes of a case: in double, or on bf16.

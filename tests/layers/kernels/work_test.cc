@@ -85,6 +85,24 @@ TEST(Work, OfWhatRanksShare) {
   Expect(WorkOf(a, DType::kF32), 0, 4 * 15 + 4 * 3 + 8 * 9, 4 * 15);
 }
 
+// Rows are counted as if all that fit were there.
+TEST(Work, OfExperts) {
+  Expect(WorkOf(RouteArgs{.N = 3, .E = 5, .k = 2}, DType::kBF16), 0, 4 * 15,
+         4 * 6 + 4 * 6);
+  GroupedMatmulArgs a{.E = 2, .cap = 3, .in = 5, .out = 7};
+  Expect(WorkOf(a, DType::kBF16), 2 * 3 * 35, 2 * (15 + 70), 2 * 21);
+  a.form = GroupedForm::kInput;
+  Expect(WorkOf(a, DType::kF32), 2 * 3 * 35, 4 * (21 + 70), 4 * 15);
+  a.form = GroupedForm::kWeight;
+  Expect(WorkOf(a, DType::kBF16), 2 * 3 * 35, 2 * 36, 4 * 70);
+  a.accumulate = a.narrow = true;
+  Expect(WorkOf(a, DType::kBF16), 2 * 3 * 35, 2 * 36 + 2 * 70, 2 * 70);
+  ExpertActForwardArgs act{.E = 2, .cap = 3, .F = 5};
+  Expect(WorkOf(act, DType::kF32), 0, 4 * 30, 4 * 15);
+  act.activation = ExpertActivation::kGeluErf;
+  Expect(WorkOf(act, DType::kF32), 0, 4 * 15, 4 * 15);
+}
+
 TEST(Work, OfAttention) {
   // Pairs of a query and a key: 1 + 2 + 3 + 4, with a window 1 + 2 + 2 + 2.
   AttentionForwardArgs a{

@@ -1,5 +1,5 @@
-// exp and the normal distribution on vectors, to about one unit in the last
-// place. NaN stays NaN.
+// exp, the normal distribution and activations on vectors, to about one unit in
+// the last place. NaN stays NaN.
 #pragma once
 
 #include "layers/kernels/cpu/simd/vec.h"
@@ -90,6 +90,33 @@ static DELINK_INLINE Vec NormalCdf(Vec x) {
   near = Fma(near, a, a);
   const Vec far = a < Vec{} ? half_erfc : 1.0F - half_erfc;
   return t > Set(0.927734375F) ? far : Fma(near, Set(0.5F), Set(0.5F));
+}
+
+static DELINK_INLINE Vec Sigmoid(Vec x) { return Logistic2(x * -1.44269504F); }
+
+// With e = exp(-2u), u = sqrt(2/pi) (x + 0.044715 x^3), the tanh form is
+// x / (1 + e). This is log2(e).
+static DELINK_INLINE Vec TanhExponent(Vec x) {
+  return x * Fma(x * x, Set(-0.10294324F), Set(-2.3022082F));
+}
+
+static DELINK_INLINE Vec TanhGelu(Vec x) {
+  return x * Logistic2(TanhExponent(x));
+}
+
+static DELINK_INLINE Vec TanhDerivative(Vec x) {
+  // Past +-9.9 the derivative is 0 or 1 in f32; nothing may overflow there.
+  const Vec z = Clamp(x, 9.9F);
+  const Vec e = Exp2Normal(TanhExponent(z));
+  const Vec gate = Reciprocal(1.0F + e);
+  const Vec two_du = Fma(z * z, Set(0.21406445F), Set(1.5957691F));
+  // 1 - gate, without cancellation, is e * gate.
+  return Fma(z * two_du, gate * (e * gate), gate);
+}
+
+static DELINK_INLINE Vec ErfDerivative(Vec x) {
+  const Vec density = Exp(x * x * -0.5F) * 0.39894228F;
+  return Fma(x, density, NormalCdf(x));
 }
 
 }  // namespace delink::cpu::DELINK_SIMD

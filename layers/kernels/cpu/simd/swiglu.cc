@@ -5,12 +5,6 @@
 #include "layers/kernels/cpu/threads.h"
 
 namespace delink::cpu::DELINK_SIMD {
-namespace {
-
-DELINK_INLINE Vec Sigmoid(Vec x) { return Logistic2(x * -1.44269504F); }
-
-}  // namespace
-
 template <typename T>
 void SwiGluForward(Stream&, const SwiGluForwardArgs& s) {
 #pragma omp parallel for schedule(static) if (s.N * s.F > kParallelFrom)

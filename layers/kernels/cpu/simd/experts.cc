@@ -1,0 +1,372 @@
+// Mixtures of experts (ref/experts.cc has the formulas).
+#include "layers/kernels/cpu/helpers.h"
+#include "layers/kernels/cpu/simd/math.h"
+#include "layers/kernels/cpu/simd/rows.h"
+#include "layers/kernels/cpu/simd/simd.h"
+
+namespace delink::cpu::DELINK_SIMD {
+namespace {
+
+constexpr float kLowest = -__builtin_inff();
+constexpr int64_t kColumnBlock = 64;
+
+// Scores of a range of logits, and their sum: of a softmax 1.
+float ScoresOf(const float* logits, int64_t count, bool sigmoid,
+               float* scores) {
+  float most = kLowest;
+  for (int64_t e = 0; e < count; ++e) {
+    most = logits[e] > most ? logits[e] : most;
+  }
+  Vec sums{};
+  for (int64_t e = 0; e < count; e += kWidth) {
+    const int64_t rest = count - e;
+    const bool all = rest >= kWidth;
+    const Vec x = all ? Load(logits + e) : LoadPartial(logits + e, rest);
+    Vec score = sigmoid ? Sigmoid(x) : Exp(x - most);
+    if (!all) {
+      for (int64_t lane = rest; lane < kWidth; ++lane) score[lane] = 0;
+      StorePartial(scores + e, score, rest);
+    } else {
+      Store(scores + e, score);
+    }
+    sums += score;
+  }
+  const float sum = ReduceAdd(sums);
+  if (sigmoid) return sum;
+  for (int64_t e = 0; e < count; ++e) scores[e] /= sum;
+  return 1;
+}
+
+// Keeps the largest keys, the largest first, of equal ones the first that is
+// added.
+struct Best {
+  int64_t most;
+  float* keys;
+  int32_t* ids;
+  int64_t count = 0;
+
+  void Add(float key, int32_t id) {
+    if (!(key == key)) key = kLowest;
+    if (count == most && !(key > keys[count - 1])) return;
+    int64_t at = count < most ? count++ : count - 1;
+    for (; at > 0 && key > keys[at - 1]; --at) {
+      keys[at] = keys[at - 1];
+      ids[at] = ids[at - 1];
+    }
+    keys[at] = key;
+    ids[at] = id;
+  }
+};
+
+// One token's experts of one prototype.
+struct RangeOf {
+  int64_t size, each;       // experts, and how many are chosen
+  int64_t first;            // expert
+  int64_t logits, choices;  // where the range's begin
+
+  template <typename Args>
+  RangeOf(const Args& s, int64_t i)
+      : size(s.E / s.form.prototypes),
+        each(s.k / s.form.prototypes),
+        first(i % s.form.prototypes * size),
+        logits(i * size),
+        choices(i * each) {}
+};
+
+// The sum of a group's two largest values.
+float ValueOf(const float* values, int64_t count) {
+  float keys[2] = {kLowest, kLowest};
+  int32_t ids[2];
+  Best best{.most = 2, .keys = keys, .ids = ids};
+  for (int64_t i = 0; i < count; ++i) best.Add(values[i], 0);
+  return count > 1 ? keys[0] + keys[1] : keys[0];
+}
+
+// Marks in `open` the groups of which experts are chosen. keys [groups] and
+// ids [top_groups] are scratch.
+void OpenGroups(const RouterForm& form, const float* values, int64_t size,
+                float* keys, int32_t* ids, float* open) {
+  const int64_t each = size / form.groups;
+  Best best{.most = form.top_groups, .keys = keys, .ids = ids};
+  for (int64_t g = 0; g < form.groups; ++g) {
+    best.Add(ValueOf(values + g * each, each), static_cast<int32_t>(g));
+    open[g] = 0;
+  }
+  for (int64_t i = 0; i < best.count; ++i) open[ids[i]] = 1;
+}
+
+void RouteRange(const RouteArgs& s, const RangeOf& of, float* scratch) {
+  const float* const logits = static_cast<const float*>(s.logits) + of.logits;
+  float* const scores = scratch;
+  float* const values = scores + of.size;
+  float* const keys = values + of.size;  // [size]
+  float* const open = keys + of.size;    // [size]
+  int32_t* const ids = s.ids + of.choices;
+  ScoresOf(logits, of.size, s.form.sigmoid, scores);
+  const float* const bias = s.bias != nullptr
+                                ? static_cast<const float*>(s.bias) + of.first
+                                : nullptr;
+  for (int64_t e = 0; e < of.size; ++e) {
+    values[e] = scores[e] + (bias != nullptr ? bias[e] : 0.0F);
+  }
+  const bool grouped = s.form.top_groups > 0;
+  if (grouped) {
+    auto* const groups = reinterpret_cast<int32_t*>(open + of.size);
+    OpenGroups(s.form, values, of.size, keys, groups, open);
+  }
+  const int64_t group = of.size / s.form.groups;
+  Best best{.most = of.each, .keys = keys, .ids = ids};
+  for (int64_t e = 0; e < of.size; ++e) {
+    if (grouped && open[e / group] == 0) continue;
+    best.Add(bias != nullptr ? values[e] : logits[e], static_cast<int32_t>(e));
+  }
+  float sum = 1e-20F;
+  for (int64_t j = 0; j < of.each; ++j) sum += scores[ids[j]];
+  const float by =
+      static_cast<float>(s.form.scale) / (s.form.normalise ? sum : 1.0F);
+  float* const gates = static_cast<float*>(s.gates) + of.choices;
+  for (int64_t j = 0; j < of.each; ++j) {
+    gates[j] = by * scores[ids[j]];
+    ids[j] += static_cast<int32_t>(of.first);
+  }
+}
+
+void GradientOfRange(const RouteBackwardArgs& s, const RangeOf& of, int64_t n,
+                     float* scratch) {
+  const bool counts = s.targets == nullptr || s.targets[n] >= 0;
+  const int32_t* const ids = s.ids + of.choices;
+  const float* const dgates = static_cast<const float*>(s.dgates) + of.choices;
+  float* const d = static_cast<float*>(s.dlogits) + of.logits;
+  float* const scores = scratch;
+  float* const ds = scores + of.size;
+  const float all = ScoresOf(static_cast<const float*>(s.logits) + of.logits,
+                             of.size, s.form.sigmoid, scores);
+  for (int64_t e = 0; e < of.size; ++e) ds[e] = 0;
+  float sum = 1e-20F, common = 0;
+  for (int64_t j = 0; j < of.each; ++j) sum += scores[ids[j] - of.first];
+  for (int64_t j = 0; s.form.normalise && j < of.each; ++j) {
+    common += dgates[j] * scores[ids[j] - of.first] / sum;
+  }
+  const float by =
+      static_cast<float>(s.form.scale) / (s.form.normalise ? sum : 1.0F);
+  for (int64_t j = 0; j < of.each; ++j) {
+    ds[ids[j] - of.first] += by * (dgates[j] - common);
+  }
+  if (s.dshares != nullptr && counts) {
+    const float* const shares =
+        static_cast<const float*>(s.dshares) + n / s.tokens * s.E + of.first;
+    float mean = 0;
+    for (int64_t e = 0; e < of.size; ++e) mean += shares[e] * scores[e] / all;
+    for (int64_t e = 0; e < of.size; ++e) ds[e] += (shares[e] - mean) / all;
+  }
+  float dot = 0;
+  for (int64_t e = 0; e < of.size; ++e) dot += ds[e] * scores[e];
+  for (int64_t e = 0; e < of.size; ++e) {
+    d[e] =
+        scores[e] * (s.form.sigmoid ? (1.0F - scores[e]) * ds[e] : ds[e] - dot);
+  }
+}
+
+// Of the squared logarithm of the sum of all exponentials.
+void AddGradientOfZ(const RouteBackwardArgs& s, int64_t n, float* scratch) {
+  if (s.targets != nullptr && s.targets[n] < 0) return;
+  const float* const x = static_cast<const float*>(s.logits) + n * s.E;
+  float* const d = static_cast<float*>(s.dlogits) + n * s.E;
+  float most = kLowest;
+  for (int64_t e = 0; e < s.E; ++e) most = x[e] > most ? x[e] : most;
+  double sum = 0;
+  ScoresOf(x, s.E, false, scratch);
+  for (int64_t e = 0; e < s.E; e += kWidth) {
+    const int64_t rest = s.E - e < kWidth ? s.E - e : kWidth;
+    const Vec power = Exp(LoadPartial(x + e, rest) - most);
+    for (int64_t lane = 0; lane < rest; ++lane) sum += power[lane];
+  }
+  const double lse = most + __builtin_log(sum);
+  const float by = static_cast<float>(2 * s.dz * lse);
+  for (int64_t e = 0; e < s.E; ++e) d[e] += by * scratch[e];
+}
+
+}  // namespace
+
+template <typename T>  // logits and gates are f32 for both
+void Route(Stream&, const RouteArgs& s) {
+  const int64_t ranges = s.N * s.form.prototypes;
+#pragma omp parallel for schedule(static) if (s.N * s.E > kParallelFrom)
+  for (int64_t i = 0; i < ranges; ++i) {
+    const RangeOf of(s, i);
+    RouteRange(s, of, ThreadFloats(5 * of.size));
+  }
+}
+
+template <typename T>
+void RouteBackward(Stream&, const RouteBackwardArgs& s) {
+#pragma omp parallel for schedule(static) if (s.N * s.E > kParallelFrom)
+  for (int64_t n = 0; n < s.N; ++n) {
+    float* const scratch = ThreadFloats(2 * s.E);
+    for (int64_t p = 0; p < s.form.prototypes; ++p) {
+      GradientOfRange(s, RangeOf(s, n * s.form.prototypes + p), n, scratch);
+    }
+    if (s.dz != 0) AddGradientOfZ(s, n, scratch);
+  }
+}
+
+template <typename T>
+void AssignRows(Stream&, const AssignRowsArgs& s) {
+  SortPairs(s);
+}
+
+template <typename T>
+void GatherRows(Stream&, const GatherRowsArgs& s) {
+  const int64_t rows = s.offsets[s.E];
+#pragma omp parallel for schedule(static) if (rows * s.D > kParallelFrom)
+  for (int64_t row = 0; row < rows; ++row) {
+    std::memcpy(static_cast<T*>(s.y) + row * s.D,
+                static_cast<const T*>(s.x) + s.pairs[row] / s.k * s.D,
+                s.D * sizeof(T));
+  }
+}
+
+template <typename T>
+void CombineRows(Stream&, const CombineRowsArgs& s) {
+  const T* const x = static_cast<const T*>(s.x);
+#pragma omp parallel for schedule(static) if (s.N * s.D > kParallelFrom)
+  for (int64_t n = 0; n < s.N; ++n) {
+    const int32_t* const rows = s.rows + n * s.k;
+    T* const y = static_cast<T*>(s.y) + n * s.D;
+    ForRow(s.D, [&](auto load, auto store) DELINK_LAMBDA {
+      Vec sum{};
+      for (int64_t j = 0; j < s.k; ++j) {
+        if (rows[j] >= 0) sum += load(x + rows[j] * s.D);
+      }
+      store(y, sum);
+    });
+  }
+}
+
+template <typename T>
+void GroupedBias(Stream&, const GroupedBiasArgs& s) {
+  for (int64_t e = 0; e < s.E; ++e) {
+    const T* const b = static_cast<const T*>(s.b) + e * s.D;
+    const int64_t first = s.offsets[e], end = s.offsets[e + 1];
+#pragma omp parallel for schedule(static) if ((end - first) * s.D > \
+                                              kParallelFrom)
+    for (int64_t row = first; row < end; ++row) {
+      T* const y = static_cast<T*>(s.y) + row * s.D;
+      ForRow(s.D, [&](auto load, auto store)
+                      DELINK_LAMBDA { store(y, load(y) + load(b)); });
+    }
+  }
+}
+
+template <typename T>
+void GroupedBiasGrad(Stream&, const GroupedBiasGradArgs& s) {
+  const int64_t blocks = (s.D + kColumnBlock - 1) / kColumnBlock;
+  const int64_t rows = s.offsets[s.E];
+#pragma omp parallel for schedule(static) if (rows * s.D > kParallelFrom)
+  for (int64_t i = 0; i < s.E * blocks; ++i) {
+    const int64_t e = i / blocks, d = i % blocks * kColumnBlock;
+    const int64_t columns = s.D - d < kColumnBlock ? s.D - d : kColumnBlock;
+    const T* const dy = static_cast<const T*>(s.dy) + d;
+    float* const db = static_cast<float*>(s.db) + e * s.D + d;
+    ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
+      Vec sum = s.accumulate ? load(db) : Vec{};
+      for (int64_t row = s.offsets[e]; row < s.offsets[e + 1]; ++row) {
+        sum += load(dy + row * s.D);
+      }
+      store(db, sum);
+    });
+  }
+}
+
+namespace {
+
+// Calls run(act, slope): of a vector of values, the GELU and its derivative.
+template <typename Run>
+DELINK_INLINE void WithGelu(ExpertActivation activation, const Run& run) {
+  if (activation == ExpertActivation::kGeluErf) {
+    run([](Vec v) DELINK_LAMBDA { return v * NormalCdf(v); },
+        [](Vec v) DELINK_LAMBDA { return ErfDerivative(v); });
+  } else {
+    run([](Vec v) DELINK_LAMBDA { return TanhGelu(v); },
+        [](Vec v) DELINK_LAMBDA { return TanhDerivative(v); });
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void ExpertActForward(Stream&, const ExpertActForwardArgs& s) {
+  const int64_t rows = s.offsets[s.E];
+#pragma omp parallel for schedule(static) if (rows * s.F > kParallelFrom)
+  for (int64_t row = 0; row < rows; ++row) {
+    const float by = static_cast<const float*>(s.gates)[s.pairs[row]];
+    T* const y = static_cast<T*>(s.y) + row * s.F;
+    if (s.activation == ExpertActivation::kSwiGlu) {
+      const T* const gate = static_cast<const T*>(s.x) + row * 2 * s.F;
+      const T* const up = gate + s.F;
+      ForRow(s.F, [&](auto load, auto store) DELINK_LAMBDA {
+        const Vec g = load(gate);
+        store(y, by * (g * Sigmoid(g) * load(up)));
+      });
+      continue;
+    }
+    const T* const x = static_cast<const T*>(s.x) + row * s.F;
+    WithGelu(s.activation, [&](auto act, auto) DELINK_LAMBDA {
+      ForRow(s.F, [&](auto load, auto store)
+                      DELINK_LAMBDA { store(y, by * act(load(x))); });
+    });
+  }
+}
+
+template <typename T>
+void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
+  const int64_t rows = s.offsets[s.E];
+#pragma omp parallel for schedule(static) if (rows * s.F > kParallelFrom)
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t pair = s.pairs[row];
+    const float by = static_cast<const float*>(s.gates)[pair];
+    const T* const dy = static_cast<const T*>(s.dy) + row * s.F;
+    Vec sums{};
+    if (s.activation == ExpertActivation::kSwiGlu) {
+      const T* const gate = static_cast<const T*>(s.x) + row * 2 * s.F;
+      const T* const up = gate + s.F;
+      T* const dgate = static_cast<T*>(s.dx) + row * 2 * s.F;
+      T* const dup = dgate + s.F;
+      ForRow(s.F, [&](auto load, auto store) DELINK_LAMBDA {
+        const Vec g = load(gate), u = load(up), d = load(dy);
+        const Vec sigmoid = Sigmoid(g);
+        const Vec silu = g * sigmoid;
+        sums += d * silu * u;
+        store(dup, by * (d * silu));
+        store(dgate, by * (d * u * Fma(silu, 1.0F - sigmoid, sigmoid)));
+      });
+    } else {
+      const T* const x = static_cast<const T*>(s.x) + row * s.F;
+      T* const dx = static_cast<T*>(s.dx) + row * s.F;
+      WithGelu(s.activation, [&](auto act, auto slope) DELINK_LAMBDA {
+        ForRow(s.F, [&](auto load, auto store) DELINK_LAMBDA {
+          const Vec v = load(x), d = load(dy);
+          sums += d * act(v);
+          store(dx, by * (d * slope(v)));
+        });
+      });
+    }
+    static_cast<float*>(s.dgates)[pair] = ReduceAdd(sums);
+  }
+}
+
+#define DELINK_INSTANTIATE(T)                                              \
+  template void Route<T>(Stream&, const RouteArgs&);                       \
+  template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
+  template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
+  template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
+  template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
+  template void GroupedBias<T>(Stream&, const GroupedBiasArgs&);           \
+  template void GroupedBiasGrad<T>(Stream&, const GroupedBiasGradArgs&);   \
+  template void ExpertActForward<T>(Stream&, const ExpertActForwardArgs&); \
+  template void ExpertActBackward<T>(Stream&, const ExpertActBackwardArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
+
+}  // namespace delink::cpu::DELINK_SIMD

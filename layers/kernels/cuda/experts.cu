@@ -1,0 +1,120 @@
+#include <algorithm>
+
+#include "framework/base/check.h"
+#include "layers/kernels/cuda/cuda.h"
+#include "layers/kernels/cuda/experts.cuh"
+
+namespace delink::cuda {
+namespace {
+
+unsigned Blocks(int64_t count, int64_t each) {
+  return static_cast<unsigned>((count + each - 1) / each);
+}
+
+dim3 RowGrid(Stream& stream, int64_t rows) {
+  return dim3(static_cast<unsigned>(
+      std::min(rows, int64_t{32} * InfoOf(stream).multiprocessors)));
+}
+
+}  // namespace
+
+template <typename T>
+void Route(Stream& stream, const RouteArgs& s) {
+  DELINK_CHECK_LE(s.form.groups, int64_t{kMaxGroups}) << "groups of a router";
+  if (s.N == 0 || s.k == 0) return;
+  Launch(RouteKernel, dim3(Blocks(s.N * s.form.prototypes, kRouteWarps)),
+         dim3(kRouteWarps * kWarp), 0, stream, s);
+}
+
+template <typename T>
+void RouteBackward(Stream& stream, const RouteBackwardArgs& s) {
+  if (s.N == 0 || s.E == 0) return;
+  Launch(RouteBackwardKernel, dim3(Blocks(s.N, kRouteWarps)),
+         dim3(kRouteWarps * kWarp), 0, stream, s);
+}
+
+template <typename T>
+void AssignRows(Stream& stream, const AssignRowsArgs& s) {
+  if (s.E == 0) return;
+  const dim3 experts(static_cast<unsigned>(s.E));
+  Launch(CountRowsKernel, experts, dim3(kAssignThreads), 0, stream, s);
+  Launch(AddUpOffsetsKernel, dim3(1), dim3(kWarp), 0, stream, s);
+  Launch(PlaceRowsKernel, experts, dim3(kAssignThreads), 0, stream, s);
+}
+
+template <typename T>
+void GatherRows(Stream& stream, const GatherRowsArgs& s) {
+  if (s.cap == 0 || s.D == 0) return;
+  Launch(GatherRowsKernel<DeviceType<T>>, RowGrid(stream, s.cap),
+         dim3(kRowThreadsOfExperts), 0, stream, s);
+}
+
+template <typename T>
+void CombineRows(Stream& stream, const CombineRowsArgs& s) {
+  if (s.N == 0 || s.D == 0) return;
+  Launch(CombineRowsKernel<DeviceType<T>>, RowGrid(stream, s.N),
+         dim3(kRowThreadsOfExperts), 0, stream, s);
+}
+
+template <typename T>
+void GroupedMatmul(Stream& stream, const GroupedMatmulArgs& s) {
+  using D = DeviceType<T>;
+  if (s.E == 0 || s.in == 0 || s.out == 0) return;
+  const bool weight = s.form == GroupedForm::kWeight;
+  if (s.cap == 0 && !weight) return;
+  const int64_t m = weight ? s.out : s.cap;
+  const int64_t n = s.form == GroupedForm::kForward ? s.out : s.in;
+  const dim3 grid(Blocks(m, kMatmulTile), Blocks(n, kMatmulTile),
+                  static_cast<unsigned>(s.E));
+  const bool wide = weight && !s.narrow;
+  Launch(wide ? GroupedMatmulKernel<D, float> : GroupedMatmulKernel<D, D>, grid,
+         dim3(kMatmulThreads), 0, stream, s);
+}
+
+template <typename T>
+void GroupedBias(Stream& stream, const GroupedBiasArgs& s) {
+  if (s.E == 0 || s.cap == 0 || s.D == 0) return;
+  dim3 grid = RowGrid(stream, s.cap);
+  grid.y = static_cast<unsigned>(s.E);
+  Launch(GroupedBiasKernel<DeviceType<T>>, grid, dim3(kRowThreadsOfExperts), 0,
+         stream, s);
+}
+
+template <typename T>
+void GroupedBiasGrad(Stream& stream, const GroupedBiasGradArgs& s) {
+  if (s.E == 0 || s.D == 0) return;
+  Launch(GroupedBiasGradKernel<DeviceType<T>>,
+         dim3(Blocks(s.D, kRowThreadsOfExperts), static_cast<unsigned>(s.E)),
+         dim3(kRowThreadsOfExperts), 0, stream, s);
+}
+
+template <typename T>
+void ExpertActForward(Stream& stream, const ExpertActForwardArgs& s) {
+  if (s.cap == 0 || s.F == 0) return;
+  Launch(ExpertActForwardKernel<DeviceType<T>>, RowGrid(stream, s.cap),
+         dim3(kRowThreadsOfExperts), 0, stream, s);
+}
+
+template <typename T>
+void ExpertActBackward(Stream& stream, const ExpertActBackwardArgs& s) {
+  if (s.cap == 0 || s.F == 0) return;
+  Launch(ExpertActBackwardKernel<DeviceType<T>>, RowGrid(stream, s.cap),
+         dim3(kRowThreadsOfExperts), 0, stream, s);
+}
+
+#define DELINK_INSTANTIATE(T)                                              \
+  template void Route<T>(Stream&, const RouteArgs&);                       \
+  template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
+  template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
+  template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
+  template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
+  template void GroupedMatmul<T>(Stream&, const GroupedMatmulArgs&);       \
+  template void GroupedBias<T>(Stream&, const GroupedBiasArgs&);           \
+  template void GroupedBiasGrad<T>(Stream&, const GroupedBiasGradArgs&);   \
+  template void ExpertActForward<T>(Stream&, const ExpertActForwardArgs&); \
+  template void ExpertActBackward<T>(Stream&, const ExpertActBackwardArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
+
+}  // namespace delink::cuda

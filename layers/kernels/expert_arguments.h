@@ -1,0 +1,149 @@
+// Arguments of the kernels of mixtures of experts (arguments.h has the contract
+// for all).
+//
+// Each of N tokens chooses k of E experts, in an order from 0 to k - 1. Pair
+// n k + j is choice j of token n. The pairs that are kept are rows, ordered by
+// (expert, token); rows [offsets[e], offsets[e + 1]) are those of expert e. How
+// many rows there are, offsets[E], is known on the device alone; arrays of rows
+// have memory for `cap` rows, and those past offsets[E] are neither read nor
+// written. N k is less than 2^31.
+#pragma once
+
+#include <cstdint>
+
+namespace delink {
+
+// How a router chooses. The E experts are `prototypes` equal ranges, and a
+// token chooses k / prototypes of each, range by range. A score is the softmax
+// of the range's logits or, with `sigmoid`, of each logit alone. Those with the
+// largest logit, or with a bias the largest score + bias, are chosen, the
+// largest first, and of equal ones the lower expert; no number is the least.
+// With top_groups, a range is `groups` equal groups, and experts are chosen
+// from the top_groups of them whose two largest score + bias have the largest
+// sum, of equal ones the lower group.
+//
+// A gate is scale * score; with `normalise`, scale * score / (sum of the scores
+// that the token chose in the range + 1e-20).
+struct RouterForm {
+  int64_t prototypes = 1;
+  bool sigmoid = false;
+  bool normalise = false;
+  int64_t groups = 1, top_groups = 0;  // 0: all
+  double scale = 1;
+};
+struct RouteArgs {
+  int64_t N, E, k;
+  RouterForm form;
+  const void* logits;          // [N, E] S
+  const void* bias = nullptr;  // [E] S, may be null
+  void* gates;                 // [N, k] S
+  int32_t* ids;                // [N, k]
+};
+// Gradient of the logits, which gates and auxiliary losses have part in.
+// Without gradient of `ids` or bias. A token's share p of an expert is its
+// score over the sum of its range's scores.
+struct RouteBackwardArgs {
+  int64_t N, E, k;
+  RouterForm form;
+  const void* logits;  // [N, E] S
+  const int32_t* ids;  // [N, k]
+  const void* dgates;  // [N, k] S
+  void* dlogits;       // [N, E] S
+  // Gradient of shares, the same for `tokens` neighbours; may be null.
+  const void* dshares = nullptr;  // [N / tokens, E] S
+  int64_t tokens = 1;
+  // Gradient of the squared logarithm of sum(exp(logits)).
+  double dz = 0;
+  // Tokens whose target is negative have no part in dshares and dz; may be
+  // null.
+  const int32_t* targets = nullptr;  // [N]
+};
+
+// Sorts pairs into rows. Tokens whose target is negative count in no load and
+// take no capacity, and their pairs are always kept.
+struct AssignRowsArgs {
+  int64_t N, E, k;
+  const int32_t* ids;                // [N, k]
+  const int32_t* targets = nullptr;  // [N], may be null
+  // At most so many counted pairs of an expert are kept, 0: all. They are those
+  // with the largest gates, of equal ones the lower token, or without `gates`
+  // the first.
+  int64_t capacity = 0;
+  const void* gates = nullptr;  // [N, k] S, may be null
+  int32_t* offsets;             // [E + 1]
+  int32_t* rows;                // [N, k]: of each pair, or -1
+  int32_t* pairs;               // [N k]: of each row
+  int32_t* loads;               // [E]: counted pairs, kept or not
+};
+
+// y[row] = x[token of row].
+struct GatherRowsArgs {
+  int64_t E, k, cap, D;
+  const int32_t* offsets;  // [E + 1]
+  const int32_t* pairs;    // [cap]
+  const void* x;           // [N, D]
+  void* y;                 // [cap, D]
+};
+// y[n] = the sum, in the order of j, of the rows of pairs n k + j that are
+// kept. It is also the gradient of GatherRows.
+struct CombineRowsArgs {
+  int64_t N, k, D;
+  const int32_t* rows;  // [N, k]
+  const void* x;        // [cap, D]
+  void* y;              // [N, D]
+};
+
+// For each expert e with rows X of x, Y of y and the matrix W = w[e]:
+//   kForward  Y = X W^T     kInput  X = Y W     kWeight  W (=|+=) Y^T X
+// An expert without rows gets zeros on `=`.
+enum class GroupedForm : uint8_t { kForward, kInput, kWeight };
+struct GroupedMatmulArgs {
+  int64_t E, cap, in, out;
+  GroupedForm form;
+  const int32_t* offsets;  // [E + 1]
+  void* x;                 // [cap, in]
+  void* y;                 // [cap, out]
+  void* w;                 // [E, out, in] T; with kWeight P, or T if `narrow`
+  bool accumulate = false;
+  bool narrow = false;
+};
+// y[row] += b[e] for rows of e; and db[e] (=|+=) the sum of dy over them.
+struct GroupedBiasArgs {
+  int64_t E, cap, D;
+  const int32_t* offsets;  // [E + 1]
+  const void* b;           // [E, D]
+  void* y;                 // [cap, D]
+};
+struct GroupedBiasGradArgs {
+  int64_t E, cap, D;
+  const int32_t* offsets;  // [E + 1]
+  const void* dy;          // [cap, D]
+  void* db;                // [E, D] P
+  bool accumulate = false;
+};
+
+// y[row] = gate of the row's pair * act(x[row]). act is silu(gate) * up of rows
+// [2 F], or a GELU of rows [F].
+enum class ExpertActivation : uint8_t { kSwiGlu, kGeluTanh, kGeluErf };
+struct ExpertActForwardArgs {
+  int64_t E, cap, F;
+  ExpertActivation activation;
+  const int32_t* offsets;  // [E + 1]
+  const int32_t* pairs;    // [cap]
+  const void* gates;       // [N, k] S
+  const void* x;           // [cap, 2 F] or [cap, F]
+  void* y;                 // [cap, F]
+};
+struct ExpertActBackwardArgs {
+  int64_t E, cap, F;
+  ExpertActivation activation;
+  const int32_t* offsets;  // [E + 1]
+  const int32_t* pairs;    // [cap]
+  const void* gates;       // [N, k] S
+  const void* dy;          // [cap, F]
+  const void* x;           // like forward's
+  void* dx;                // like x, may be x
+  void* dgates;            // [N, k] S: of pairs that are kept; others stay
+};
+
+}  // namespace delink

@@ -1,0 +1,326 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "layers/kernels/compose.h"
+#include "layers/kernels/ref/ref.h"
+
+namespace delink::ref {
+namespace {
+
+// The scores of a range of logits.
+std::vector<double> ScoresOf(const std::vector<double>& logits, bool sigmoid) {
+  std::vector<double> scores;
+  const double most = *std::ranges::max_element(logits);
+  double sum = 0;
+  for (const double x : logits) {
+    scores.push_back(sigmoid ? 1 / (1 + std::exp(-x)) : std::exp(x - most));
+    sum += scores.back();
+  }
+  for (double& score : scores) score /= sigmoid ? 1 : sum;
+  return scores;
+}
+
+// The numbers of the `count` largest values, the largest first, of equal ones
+// the lower.
+std::vector<int64_t> Largest(const std::vector<double>& values, int64_t count) {
+  std::vector<int64_t> numbers(values.size());
+  std::iota(numbers.begin(), numbers.end(), int64_t{0});
+  std::ranges::stable_sort(numbers, [&](int64_t a, int64_t b) {
+    return values[static_cast<size_t>(a)] > values[static_cast<size_t>(b)];
+  });
+  numbers.resize(static_cast<size_t>(count));
+  return numbers;
+}
+
+// The experts of a range that are chosen by `keys`. `values`: scores with
+// biases.
+std::vector<int64_t> Choose(std::vector<double> keys,
+                            const std::vector<double>& values,
+                            const RouterForm& form, int64_t count) {
+  for (double& key : keys) key = std::isnan(key) ? -HUGE_VAL : key;
+  if (form.top_groups > 0) {
+    const auto size = static_cast<int64_t>(values.size()) / form.groups;
+    std::vector<double> of_groups;
+    for (int64_t g = 0; g < form.groups; ++g) {
+      std::vector<double> group(values.begin() + g * size,
+                                values.begin() + (g + 1) * size);
+      std::ranges::sort(group, std::greater());
+      of_groups.push_back(group[0] + (size > 1 ? group[1] : 0));
+    }
+    std::vector<bool> open(of_groups.size(), false);
+    for (const int64_t g : Largest(of_groups, form.top_groups)) {
+      open[static_cast<size_t>(g)] = true;
+    }
+    std::vector<int64_t> chosen = Largest(keys, std::ssize(keys));
+    std::erase_if(chosen, [&](int64_t e) {
+      return !open[static_cast<size_t>(e / size)];
+    });
+    chosen.resize(static_cast<size_t>(count));
+    return chosen;
+  }
+  return Largest(keys, count);
+}
+
+// One token's experts of one prototype.
+template <typename Args>
+struct RangeOf {
+  RangeOf(const Args& s, int64_t n, int64_t prototype)
+      : size(s.E / s.form.prototypes),
+        each(s.k / s.form.prototypes),
+        first(prototype * size),
+        logits(n * s.E + first),
+        choices(n * s.k + prototype * each) {}
+  int64_t size, each;       // experts, and how many are chosen
+  int64_t first;            // expert
+  int64_t logits, choices;  // where the range's begin
+};
+
+}  // namespace
+
+template <typename T>
+void Route(Stream&, const RouteArgs& s) {
+  using S = Wide<T>;
+  const auto* const logits = static_cast<const S*>(s.logits);
+  const auto* const bias = static_cast<const S*>(s.bias);
+  for (int64_t i = 0; i < s.N * s.form.prototypes; ++i) {
+    const RangeOf of(s, i / s.form.prototypes, i % s.form.prototypes);
+    const S* const own = logits + of.logits;
+    const std::vector<double> scores =
+        ScoresOf({own, own + of.size}, s.form.sigmoid);
+    std::vector<double> values = scores;
+    for (int64_t e = 0; bias != nullptr && e < of.size; ++e) {
+      values[static_cast<size_t>(e)] += bias[of.first + e];
+    }
+    const std::vector<int64_t> chosen = Choose(
+        bias != nullptr ? values : std::vector<double>(own, own + of.size),
+        values, s.form, of.each);
+    double sum = 1e-20;
+    for (const int64_t e : chosen) sum += scores[static_cast<size_t>(e)];
+    for (int64_t j = 0; j < of.each; ++j) {
+      const int64_t e = chosen[static_cast<size_t>(j)];
+      const double gate = s.form.scale * scores[static_cast<size_t>(e)] /
+                          (s.form.normalise ? sum : 1);
+      static_cast<S*>(s.gates)[of.choices + j] = static_cast<S>(gate);
+      s.ids[of.choices + j] = static_cast<int32_t>(of.first + e);
+    }
+  }
+}
+
+// With scores s, shares p = s / sum(s) and what is chosen, c:
+//   a normalised gate       ds_c = scale (dgate_c - sum(dgate gate)) / sum(s_c)
+//   shares                  ds = (dshare - sum(dshare p)) / sum(s)
+//   softmax                 dlogit = s (ds - sum(ds s))
+//   sigmoid                 dlogit = s (1 - s) ds
+//   dz                      dlogit += dz 2 lse softmax(all logits)
+template <typename T>
+void RouteBackward(Stream&, const RouteBackwardArgs& s) {
+  using S = Wide<T>;
+  const auto* const logits = static_cast<const S*>(s.logits);
+  const auto* const dgates = static_cast<const S*>(s.dgates);
+  const auto* const dshares = static_cast<const S*>(s.dshares);
+  auto* const dlogits = static_cast<S*>(s.dlogits);
+  for (int64_t i = 0; i < s.N * s.form.prototypes; ++i) {
+    const int64_t n = i / s.form.prototypes;
+    const bool counts = s.targets == nullptr || s.targets[n] >= 0;
+    const RangeOf of(s, n, i % s.form.prototypes);
+    const S* const own = logits + of.logits;
+    const std::vector<double> scores =
+        ScoresOf({own, own + of.size}, s.form.sigmoid);
+    std::vector<double> ds(scores.size(), 0.0);
+    const auto chosen = [&](int64_t j) {
+      return static_cast<size_t>(s.ids[of.choices + j] - of.first);
+    };
+    double sum = 1e-20, common = 0;
+    for (int64_t j = 0; j < of.each; ++j) sum += scores[chosen(j)];
+    for (int64_t j = 0; s.form.normalise && j < of.each; ++j) {
+      common += dgates[of.choices + j] * scores[chosen(j)] / sum;
+    }
+    for (int64_t j = 0; j < of.each; ++j) {
+      ds[chosen(j)] += s.form.scale * (dgates[of.choices + j] - common) /
+                       (s.form.normalise ? sum : 1);
+    }
+    if (dshares != nullptr && counts) {
+      const S* const d = dshares + n / s.tokens * s.E + of.first;
+      double all = 0, mean = 0;
+      for (size_t e = 0; e < scores.size(); ++e) all += scores[e];
+      for (size_t e = 0; e < scores.size(); ++e) mean += d[e] * scores[e] / all;
+      for (size_t e = 0; e < scores.size(); ++e) ds[e] += (d[e] - mean) / all;
+    }
+    double dot = 0;
+    for (size_t e = 0; e < scores.size(); ++e) dot += ds[e] * scores[e];
+    for (size_t e = 0; e < scores.size(); ++e) {
+      const double by = s.form.sigmoid ? (1 - scores[e]) * ds[e] : ds[e] - dot;
+      dlogits[of.logits + static_cast<int64_t>(e)] =
+          static_cast<S>(scores[e] * by);
+    }
+  }
+  for (int64_t n = 0; s.dz != 0 && n < s.N; ++n) {
+    if (s.targets != nullptr && s.targets[n] < 0) continue;
+    const S* const own = logits + n * s.E;
+    const double most = *std::max_element(own, own + s.E);
+    double sum = 0;
+    for (int64_t e = 0; e < s.E; ++e) sum += std::exp(own[e] - most);
+    const double lse = most + std::log(sum);
+    for (int64_t e = 0; e < s.E; ++e) {
+      S& d = dlogits[n * s.E + e];
+      d = static_cast<S>(d + s.dz * 2 * lse * std::exp(own[e] - lse));
+    }
+  }
+}
+
+template <typename T>
+void AssignRows(Stream&, const AssignRowsArgs& s) {
+  const auto* const gates = static_cast<const Wide<T>*>(s.gates);
+  int32_t row = 0;
+  for (int64_t e = 0; e < s.E; ++e) {
+    std::vector<int64_t> all, counted;  // pairs of the expert
+    for (int64_t pair = 0; pair < s.N * s.k; ++pair) {
+      if (s.ids[pair] != e) continue;
+      all.push_back(pair);
+      const bool counts = s.targets == nullptr || s.targets[pair / s.k] >= 0;
+      if (counts) counted.push_back(pair);
+    }
+    s.loads[e] = static_cast<int32_t>(counted.size());
+    std::vector<int64_t> dropped;
+    if (s.capacity > 0 && std::ssize(counted) > s.capacity) {
+      if (gates != nullptr) {
+        std::ranges::stable_sort(
+            counted, [&](int64_t a, int64_t b) { return gates[a] > gates[b]; });
+      }
+      dropped.assign(counted.begin() + s.capacity, counted.end());
+    }
+    s.offsets[e] = row;
+    for (const int64_t pair : all) {
+      const bool drops = std::ranges::find(dropped, pair) != dropped.end();
+      s.rows[pair] = drops ? -1 : row;
+      if (!drops) s.pairs[row++] = static_cast<int32_t>(pair);
+    }
+  }
+  s.offsets[s.E] = row;
+}
+
+template <typename T>
+void GatherRows(Stream&, const GatherRowsArgs& s) {
+  for (int64_t row = 0; row < s.offsets[s.E]; ++row) {
+    const T* const x = static_cast<const T*>(s.x) + s.pairs[row] / s.k * s.D;
+    std::copy_n(x, s.D, static_cast<T*>(s.y) + row * s.D);
+  }
+}
+
+template <typename T>
+void CombineRows(Stream&, const CombineRowsArgs& s) {
+  const auto* const x = static_cast<const T*>(s.x);
+  for (int64_t i = 0; i < s.N * s.D; ++i) {
+    double sum = 0;
+    for (int64_t j = 0; j < s.k; ++j) {
+      const int64_t row = s.rows[i / s.D * s.k + j];
+      if (row >= 0) sum += x[row * s.D + i % s.D];
+    }
+    static_cast<T*>(s.y)[i] = static_cast<T>(sum);
+  }
+}
+
+template <typename T>
+void GroupedMatmul(Stream& stream, const GroupedMatmulArgs& s) {
+  ForEachProduct<T, Wide<T>>(
+      s, [&](const MatmulArgs& product) { Matmul<T>(stream, product); });
+}
+
+template <typename T>
+void GroupedBias(Stream&, const GroupedBiasArgs& s) {
+  for (int64_t e = 0; e < s.E; ++e) {
+    const T* const b = static_cast<const T*>(s.b) + e * s.D;
+    for (int64_t row = s.offsets[e]; row < s.offsets[e + 1]; ++row) {
+      T* const y = static_cast<T*>(s.y) + row * s.D;
+      for (int64_t d = 0; d < s.D; ++d) {
+        y[d] = static_cast<T>(double{y[d]} + b[d]);
+      }
+    }
+  }
+}
+
+template <typename T>
+void GroupedBiasGrad(Stream& stream, const GroupedBiasGradArgs& s) {
+  for (int64_t e = 0; e < s.E; ++e) {
+    BiasGrad<T>(stream, {.N = s.offsets[e + 1] - s.offsets[e],
+                         .D = s.D,
+                         .dy = static_cast<const T*>(s.dy) + s.offsets[e] * s.D,
+                         .db = static_cast<Wide<T>*>(s.db) + e * s.D,
+                         .accumulate = s.accumulate});
+  }
+}
+
+namespace {
+
+GeluForm FormOf(ExpertActivation activation) {
+  return activation == ExpertActivation::kGeluErf ? GeluForm::kErf
+                                                  : GeluForm::kTanh;
+}
+
+}  // namespace
+
+template <typename T>
+void ExpertActForward(Stream&, const ExpertActForwardArgs& s) {
+  const bool gated = s.activation == ExpertActivation::kSwiGlu;
+  for (int64_t row = 0; row < s.offsets[s.E]; ++row) {
+    const double by = static_cast<const Wide<T>*>(s.gates)[s.pairs[row]];
+    const T* const x = static_cast<const T*>(s.x) + row * s.F * (gated ? 2 : 1);
+    T* const y = static_cast<T*>(s.y) + row * s.F;
+    for (int64_t f = 0; f < s.F; ++f) {
+      const double g = x[f];
+      const double act = gated ? g / (1 + std::exp(-g)) * x[s.F + f]
+                               : Gelu(g, FormOf(s.activation));
+      y[f] = static_cast<T>(by * act);
+    }
+  }
+}
+
+template <typename T>
+void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
+  const bool gated = s.activation == ExpertActivation::kSwiGlu;
+  for (int64_t row = 0; row < s.offsets[s.E]; ++row) {
+    const int64_t pair = s.pairs[row];
+    const double by = static_cast<const Wide<T>*>(s.gates)[pair];
+    const int64_t at = row * s.F * (gated ? 2 : 1);
+    const T* const x = static_cast<const T*>(s.x) + at;
+    T* const dx = static_cast<T*>(s.dx) + at;
+    const T* const dy = static_cast<const T*>(s.dy) + row * s.F;
+    double dgate = 0;
+    for (int64_t f = 0; f < s.F; ++f) {
+      const double g = x[f], d = dy[f];
+      if (!gated) {
+        dgate += d * Gelu(g, FormOf(s.activation));
+        dx[f] =
+            static_cast<T>(by * d * GeluDerivative(g, FormOf(s.activation)));
+        continue;
+      }
+      const double up = x[s.F + f], sigmoid = 1 / (1 + std::exp(-g));
+      dgate += d * g * sigmoid * up;
+      dx[f] = static_cast<T>(by * d * up * sigmoid * (1 + g * (1 - sigmoid)));
+      dx[s.F + f] = static_cast<T>(by * d * g * sigmoid);
+    }
+    static_cast<Wide<T>*>(s.dgates)[pair] = static_cast<Wide<T>>(dgate);
+  }
+}
+
+#define DELINK_INSTANTIATE(T)                                              \
+  template void Route<T>(Stream&, const RouteArgs&);                       \
+  template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
+  template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
+  template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
+  template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
+  template void GroupedMatmul<T>(Stream&, const GroupedMatmulArgs&);       \
+  template void GroupedBias<T>(Stream&, const GroupedBiasArgs&);           \
+  template void GroupedBiasGrad<T>(Stream&, const GroupedBiasGradArgs&);   \
+  template void ExpertActForward<T>(Stream&, const ExpertActForwardArgs&); \
+  template void ExpertActBackward<T>(Stream&, const ExpertActBackwardArgs&);
+DELINK_INSTANTIATE(float)
+DELINK_INSTANTIATE(double)
+DELINK_INSTANTIATE(BFloat16)
+#undef DELINK_INSTANTIATE
+
+}  // namespace delink::ref

@@ -1,0 +1,378 @@
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_format.h"
+#include "tests/layers/kernels/cases.h"
+
+namespace delink::testing {
+namespace {
+
+// The first `count` elements; those behind may never have been written.
+template <typename T>
+Output FirstOf(std::string name, const Guarded<T>& buffer, int64_t count,
+               double tolerance) {
+  return {std::move(name),
+          {buffer.data(), buffer.data() + count},
+          tolerance,
+          std::is_same_v<T, BFloat16>};
+}
+
+Guarded<int32_t> Copied(const std::vector<int32_t>& values) {
+  Guarded<int32_t> copy(static_cast<int64_t>(values.size()));
+  std::copy(values.begin(), values.end(), copy.data());
+  return copy;
+}
+
+// Some tokens have no target.
+Guarded<int32_t> Targets(int64_t N) {
+  std::vector<int32_t> targets = Integers("targets", N, 4);
+  for (int32_t& target : targets) target -= 1;
+  return Copied(targets);
+}
+
+struct Shape {
+  int64_t N, E, k;
+  RouterForm form = {};
+  bool bias = false;
+  bool ties = false;
+  bool masked = false;
+};
+
+Case RouteCase(const Shape& p) {
+  return MakeCase(
+      absl::StrFormat("route N%d E%d k%d prototypes%d sigmoid%d normalise%d "
+                      "groups%d of %d bias%d ties%d masked%d",
+                      p.N, p.E, p.k, p.form.prototypes, p.form.sigmoid,
+                      p.form.normalise, p.form.top_groups, p.form.groups,
+                      p.bias, p.ties, p.masked),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        using S = Wide<T>;
+        auto logits = Input<S>("logits", p.N * p.E, 3.0);
+        for (int64_t i = 0; p.ties && i < p.N * p.E; ++i) {
+          logits[i] = static_cast<S>(static_cast<int>(logits[i]));
+        }
+        const auto bias = Input<S>("bias", p.E);
+        const auto dgates = Input<S>("dgates", p.N * p.k);
+        const int64_t tokens = p.N % 2 == 0 ? p.N / 2 : p.N;
+        const auto dshares = Input<S>("dshares", p.N / tokens * p.E);
+        const auto targets = Targets(p.N);
+        Guarded<S> gates(p.N * p.k), dlogits(p.N * p.E), all(p.N * p.E);
+        Guarded<int32_t> ids(p.N * p.k);
+        kernels.route(stream, {.N = p.N,
+                               .E = p.E,
+                               .k = p.k,
+                               .form = p.form,
+                               .logits = logits.data(),
+                               .bias = p.bias ? bias.data() : nullptr,
+                               .gates = gates.data(),
+                               .ids = ids.data()});
+        RouteBackwardArgs back = {.N = p.N,
+                                  .E = p.E,
+                                  .k = p.k,
+                                  .form = p.form,
+                                  .logits = logits.data(),
+                                  .ids = ids.data(),
+                                  .dgates = dgates.data(),
+                                  .dlogits = dlogits.data()};
+        kernels.route_backward(stream, back);
+        back.dlogits = all.data();
+        back.dshares = dshares.data();
+        back.tokens = tokens;
+        back.dz = 0.25;
+        back.targets = p.masked ? targets.data() : nullptr;
+        kernels.route_backward(stream, back);
+        return {
+            Result("gates", gates, Tolerance<float>(p.E)),
+            Result("ids", ids, 0),
+            Result("dlogits", dlogits, 4 * Tolerance<float>(p.E)),
+            Result("dlogits of all losses", all, 16 * Tolerance<float>(p.E))};
+      });
+}
+
+enum class Loads : uint8_t { kRandom, kOneHot, kHalfIdle };
+
+struct Rows {
+  int64_t N, E, k, in, out;
+  Loads loads = Loads::kRandom;
+  int64_t capacity = 0;
+  bool by_gate = false, masked = false;
+
+  std::vector<int32_t> Ids() const {
+    std::vector<int32_t> ids = Integers("ids", N * k, static_cast<int32_t>(E));
+    for (int64_t pair = 0; pair < N * k; ++pair) {
+      int32_t& id = ids[static_cast<size_t>(pair)];
+      if (loads == Loads::kOneHot) id = static_cast<int32_t>(E / 2);
+      if (loads == Loads::kHalfIdle) id = static_cast<int32_t>(id / 2 * 2);
+    }
+    return ids;
+  }
+};
+
+template <typename T>
+struct Sorted {
+  Guarded<int32_t> offsets, rows, pairs, loads;
+  int64_t cap, count = 0;
+
+  Sorted(const Kernels& kernels, Stream& stream, const Rows& p,
+         const Guarded<Wide<T>>& gates)
+      : offsets(p.E + 1),
+        rows(p.N * p.k),
+        pairs(p.N * p.k),
+        loads(p.E),
+        cap(p.N * p.k) {
+    const auto ids = Copied(p.Ids());
+    const auto targets = Targets(p.N);
+    kernels.assign_rows(stream, {.N = p.N,
+                                 .E = p.E,
+                                 .k = p.k,
+                                 .ids = ids.data(),
+                                 .targets = p.masked ? targets.data() : nullptr,
+                                 .capacity = p.capacity,
+                                 .gates = p.by_gate ? gates.data() : nullptr,
+                                 .offsets = offsets.data(),
+                                 .rows = rows.data(),
+                                 .pairs = pairs.data(),
+                                 .loads = loads.data()});
+    count = offsets[p.E];
+  }
+};
+
+template <typename T>
+Guarded<Wide<T>> Gates(int64_t count) {
+  auto gates = Input<Wide<T>>("gates", count);
+  // Some are equal.
+  for (int64_t i = 0; i < count; i += 3) gates[i] = static_cast<Wide<T>>(0.5);
+  return gates;
+}
+
+std::string NameOf(const char* what, const Rows& p) {
+  return absl::StrFormat(
+      "%s N%d E%d k%d in%d out%d loads%d capacity%d by_gate%d masked%d", what,
+      p.N, p.E, p.k, p.in, p.out, static_cast<int>(p.loads), p.capacity,
+      p.by_gate, p.masked);
+}
+
+Case RowsCase(const Rows& p) {
+  return MakeCase(
+      NameOf("rows", p),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const Sorted<T> sorted(kernels, stream, p, Gates<T>(p.N * p.k));
+        const auto x = Input<T>("x", p.N * p.in);
+        const auto of_rows = Input<T>("rows", sorted.cap * p.in);
+        Guarded<T> gathered(sorted.cap * p.in), combined(p.N * p.in);
+        kernels.gather_rows(stream, {.E = p.E,
+                                     .k = p.k,
+                                     .cap = sorted.cap,
+                                     .D = p.in,
+                                     .offsets = sorted.offsets.data(),
+                                     .pairs = sorted.pairs.data(),
+                                     .x = x.data(),
+                                     .y = gathered.data()});
+        kernels.combine_rows(stream, {.N = p.N,
+                                      .k = p.k,
+                                      .D = p.in,
+                                      .rows = sorted.rows.data(),
+                                      .x = of_rows.data(),
+                                      .y = combined.data()});
+        return {Result("offsets", sorted.offsets, 0),
+                Result("rows", sorted.rows, 0),
+                FirstOf("pairs", sorted.pairs, sorted.count, 0),
+                Result("loads", sorted.loads, 0),
+                FirstOf("gathered", gathered, sorted.count * p.in, 0),
+                Result("combined", combined, Tolerance<float>(p.k))};
+      });
+}
+
+Case GroupedCase(const Rows& p) {
+  return MakeCase(
+      NameOf("grouped", p),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        using P = Wide<T>;
+        const Sorted<T> sorted(kernels, stream, p, Gates<T>(p.N * p.k));
+        auto x = Input<T>("x", sorted.cap * p.in);
+        auto y = Input<T>("y", sorted.cap * p.out);
+        auto w = Input<T>("w", p.E * p.out * p.in);
+        const auto b = Input<T>("b", p.E * p.out);
+        Guarded<T> to_x(sorted.cap * p.in), to_y(sorted.cap * p.out);
+        Guarded<T> narrow(p.E * p.out * p.in);
+        Guarded<P> dw(p.E * p.out * p.in), db(p.E * p.out);
+        auto more = Input<P>("dw", p.E * p.out * p.in);
+        auto more_b = Input<P>("db", p.E * p.out);
+        GroupedMatmulArgs product = {.E = p.E,
+                                     .cap = sorted.cap,
+                                     .in = p.in,
+                                     .out = p.out,
+                                     .form = GroupedForm::kForward,
+                                     .offsets = sorted.offsets.data(),
+                                     .x = x.data(),
+                                     .y = to_y.data(),
+                                     .w = w.data()};
+        kernels.grouped_matmul(stream, product);
+        kernels.grouped_bias(stream, {.E = p.E,
+                                      .cap = sorted.cap,
+                                      .D = p.out,
+                                      .offsets = sorted.offsets.data(),
+                                      .b = b.data(),
+                                      .y = to_y.data()});
+        product.form = GroupedForm::kInput;
+        product.x = to_x.data();
+        product.y = y.data();
+        kernels.grouped_matmul(stream, product);
+        product.form = GroupedForm::kWeight;
+        product.x = x.data();
+        product.w = dw.data();
+        kernels.grouped_matmul(stream, product);
+        product.w = more.data();
+        product.accumulate = true;
+        kernels.grouped_matmul(stream, product);
+        product.w = narrow.data();
+        product.accumulate = false;
+        product.narrow = true;
+        kernels.grouped_matmul(stream, product);
+        GroupedBiasGradArgs bias = {.E = p.E,
+                                    .cap = sorted.cap,
+                                    .D = p.out,
+                                    .offsets = sorted.offsets.data(),
+                                    .dy = y.data(),
+                                    .db = db.data()};
+        kernels.grouped_bias_grad(stream, bias);
+        bias.db = more_b.data();
+        bias.accumulate = true;
+        kernels.grouped_bias_grad(stream, bias);
+        Output sum =
+            FirstOf("y", to_y, sorted.count * p.out, Tolerance<float>(p.in));
+        sum.twice = true;
+        const double rows = Tolerance<float>(sorted.cap);
+        return {
+            std::move(sum),
+            FirstOf("x", to_x, sorted.count * p.in, Tolerance<float>(p.out)),
+            Result("dw", dw, rows),
+            Result("dw added", more, rows),
+            Result("dw narrow", narrow, rows),
+            Result("db", db, rows),
+            Result("db added", more_b, rows)};
+      });
+}
+
+Case ActivationCase(const Rows& p, ExpertActivation activation, bool in_place) {
+  return MakeCase(
+      absl::StrFormat("%s activation%d in_place%d", NameOf("experts", p),
+                      static_cast<int>(activation), in_place),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const auto gates = Gates<T>(p.N * p.k);
+        const Sorted<T> sorted(kernels, stream, p, gates);
+        const int64_t F = p.out;
+        const int64_t width =
+            activation == ExpertActivation::kSwiGlu ? 2 * F : F;
+        auto x = Input<T>("x", sorted.cap * width, 4.0);
+        const auto dy = Input<T>("dy", sorted.cap * F);
+        Guarded<T> y(sorted.cap * F), dx(sorted.cap * width);
+        Guarded<Wide<T>> dgates(p.N * p.k);
+        std::fill_n(dgates.data(), p.N * p.k, Wide<T>{0});
+        kernels.expert_act_forward(stream, {.E = p.E,
+                                            .cap = sorted.cap,
+                                            .F = F,
+                                            .activation = activation,
+                                            .offsets = sorted.offsets.data(),
+                                            .pairs = sorted.pairs.data(),
+                                            .gates = gates.data(),
+                                            .x = x.data(),
+                                            .y = y.data()});
+        T* const to = in_place ? x.data() : dx.data();
+        kernels.expert_act_backward(stream, {.E = p.E,
+                                             .cap = sorted.cap,
+                                             .F = F,
+                                             .activation = activation,
+                                             .offsets = sorted.offsets.data(),
+                                             .pairs = sorted.pairs.data(),
+                                             .gates = gates.data(),
+                                             .dy = dy.data(),
+                                             .x = x.data(),
+                                             .dx = to,
+                                             .dgates = dgates.data()});
+        return {FirstOf("y", y, sorted.count * F, Tolerance<float>(8)),
+                FirstOf("dx", in_place ? x : dx, sorted.count * width,
+                        Tolerance<float>(8)),
+                Result("dgates", dgates, 4 * Tolerance<float>(F))};
+      });
+}
+
+}  // namespace
+
+std::vector<Case> ExpertCases() {
+  std::vector<Case> cases;
+  const RouterForm softmax = {}, mixtral = {.normalise = true};
+  const RouterForm deepseek = {.sigmoid = true,
+                               .normalise = true,
+                               .groups = 4,
+                               .top_groups = 2,
+                               .scale = 2.5};
+  for (const Shape& p : std::vector<Shape>{
+           {.N = 1, .E = 1, .k = 1},
+           {.N = 7, .E = 5, .k = 5, .form = mixtral},
+           {.N = 33, .E = 8, .k = 2, .form = softmax},
+           {.N = 33, .E = 8, .k = 2, .form = mixtral, .masked = true},
+           {.N = 40, .E = 67, .k = 3, .form = mixtral, .bias = true},
+           {.N = 16, .E = 64, .k = 8, .form = softmax, .ties = true},
+           {.N = 16, .E = 16, .k = 16, .form = {.sigmoid = true}, .ties = true},
+           {.N = 24, .E = 32, .k = 4, .form = deepseek, .bias = true},
+           {.N = 24, .E = 32, .k = 4, .form = deepseek, .ties = true},
+           {.N = 24,
+           .E = 8,
+           .k = 3,
+           .form = {.groups = 8, .top_groups = 3, .scale = 0.5},
+           .masked = true},
+           {.N = 20, .E = 48, .k = 6, .form = {.prototypes = 6}},
+           {.N = 20,
+           .E = 48,
+           .k = 12,
+           .form = {.prototypes = 6, .normalise = true},
+           .bias = true,
+           .masked = true}}) {
+    cases.push_back(RouteCase(p));
+  }
+  const std::vector<Rows> rows = {
+      {.N = 1, .E = 1, .k = 1, .in = 1, .out = 1},
+      {.N = 37, .E = 5, .k = 2, .in = 17, .out = 13},
+      {.N = 37, .E = 64, .k = 1, .in = 16, .out = 8},
+      {.N = 70, .E = 3, .k = 2, .in = 31, .out = 65, .loads = Loads::kOneHot},
+      {.N = 50, .E = 8, .k = 4, .in = 8, .out = 24, .loads = Loads::kHalfIdle},
+      {.N = 300, .E = 4, .k = 2, .in = 64, .out = 96},
+      {.N = 50, .E = 6, .k = 2, .in = 9, .out = 7, .capacity = 5},
+      {.N = 50,
+       .E = 6,
+       .k = 2,
+       .in = 9,
+       .out = 7,
+       .capacity = 5,
+       .by_gate = true},
+      {.N = 90,
+       .E = 6,
+       .k = 3,
+       .in = 9,
+       .out = 7,
+       .capacity = 11,
+       .by_gate = true,
+       .masked = true},
+      {.N = 40,
+       .E = 2,
+       .k = 1,
+       .in = 3,
+       .out = 5,
+       .loads = Loads::kOneHot,
+       .capacity = 1,
+       .masked = true}};
+  for (const Rows& p : rows) {
+    cases.push_back(RowsCase(p));
+    cases.push_back(GroupedCase(p));
+    cases.push_back(ActivationCase(p, ExpertActivation::kSwiGlu, false));
+    cases.push_back(ActivationCase(p, ExpertActivation::kGeluTanh, true));
+    cases.push_back(ActivationCase(p, ExpertActivation::kGeluErf, false));
+  }
+  cases.push_back(ActivationCase(rows[1], ExpertActivation::kSwiGlu, true));
+  return cases;
+}
+
+}  // namespace delink::testing
