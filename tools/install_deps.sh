@@ -27,7 +27,7 @@ tests=(
   libgtest-dev libgmock-dev libboost-context-dev
   clang libomp-dev clang-format clang-tidy shellcheck git ccache
   python3 python3-numpy python3-h5py python3-torch hdf5-tools
-  python3-pip patchelf
+  python3-pip patchelf xz-utils
   zsh fish groff
   chromium chromium-driver python3-selenium fonts-dejavu-core
 )

@@ -256,6 +256,13 @@ struct AccumulateArgs {
   void* y;
 };
 
+// y = x, widened.
+struct WidenArgs {
+  int64_t count;
+  const void* x;  // [count] T
+  void* y;        // [count] S
+};
+
 // y (=|+=) x, a gradient that is kept in bf16.
 struct RoundGradientArgs {
   int64_t count;

@@ -49,14 +49,35 @@ struct RouteBackwardArgs {
   const int32_t* ids;  // [N, k]
   const void* dgates;  // [N, k] S
   void* dlogits;       // [N, E] S
-  // Gradient of shares, the same for `tokens` neighbours; may be null.
-  const void* dshares = nullptr;  // [N / tokens, E] S
-  int64_t tokens = 1;
+  // Gradient of shares, the same for all tokens of a group (CountPairsArgs);
+  // may be null.
+  const void* dshares = nullptr;  // [groups, E] S
+  int64_t tokens = 1, first = 0;
   // Gradient of the squared logarithm of sum(exp(logits)).
   double dz = 0;
   // Tokens whose target is negative have no part in dshares and dz; may be
   // null.
   const int32_t* targets = nullptr;  // [N]
+};
+
+// counts[g, e] = the pairs of expert e of the tokens of group g; counts[g, E] =
+// these tokens. Those whose target is negative do not count. Token n is of the
+// group (first + n) / tokens.
+struct CountPairsArgs {
+  int64_t N, E, k, G, tokens, first = 0;
+  const int32_t* ids;                // [N, k]
+  const int32_t* targets = nullptr;  // [N], may be null
+  double* counts;                    // [G, E + 1]
+};
+// dshares[g, e] = weight * E * counts[g, e] / (k * counts[g, E]), 0 without
+// tokens: the gradient of the shares (RouteBackwardArgs) for a loss that is,
+// for each counted token, weight * E * sum over e of (the fraction of its
+// group's pairs that are e's * the mean of its group's shares of e).
+struct BalanceArgs {
+  int64_t G, E, k;
+  double weight;
+  const double* counts;  // [G, E + 1]
+  void* dshares;         // [G, E] S
 };
 
 // Sorts pairs into rows. Tokens whose target is negative count in no load and

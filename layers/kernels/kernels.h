@@ -53,6 +53,7 @@ class Stream;
   KERNEL(add, Add)                                               \
   KERNEL(accumulate, Accumulate)                                 \
   KERNEL(round_gradient, RoundGradient)                          \
+  KERNEL(widen, Widen)                                           \
   KERNEL(dropout, Dropout) /* its own backward */                \
   /* Rows of tables. */                                          \
   KERNEL(embedding_forward, EmbeddingForward)                    \
@@ -70,6 +71,8 @@ class Stream;
   /* Mixtures of experts (expert_arguments.h). */                \
   KERNEL(route, Route)                                           \
   KERNEL(route_backward, RouteBackward)                          \
+  KERNEL(count_pairs, CountPairs)                                \
+  KERNEL(balance, Balance)                                       \
   KERNEL(assign_rows, AssignRows)                                \
   KERNEL(gather_rows, GatherRows)                                \
   KERNEL(combine_rows, CombineRows)                              \

@@ -191,6 +191,11 @@ Work Count(const RoundGradientArgs& a, DType dtype) {
           .written = y};
 }
 
+Work Count(const WidenArgs& a, DType dtype) {
+  const Bytes b(dtype);
+  return {.read = b.T(a.count), .written = b.S(a.count)};
+}
+
 Work Count(const DropoutArgs& a, DType dtype) {
   const double x = Bytes(dtype).T((a.rows < 0 ? a.B * a.T : a.rows) * a.D);
   return {.read = x, .written = x};
@@ -273,6 +278,16 @@ Work Count(const RouteBackwardArgs& a, DType dtype) {
   const Bytes b(dtype);
   return {.read = b.S(a.N * a.E + a.N * a.k) + Tokens(a.N * a.k),
           .written = b.S(a.N * a.E)};
+}
+
+Work Count(const CountPairsArgs& a, DType) {
+  return {.read = Tokens(a.N * a.k),
+          .written = Bytes::Of(a.G * (a.E + 1), DType::kF64)};
+}
+
+Work Count(const BalanceArgs& a, DType dtype) {
+  return {.read = Bytes::Of(a.G * (a.E + 1), DType::kF64),
+          .written = Bytes(dtype).S(a.G * a.E)};
 }
 
 Work Count(const AssignRowsArgs& a, DType) {

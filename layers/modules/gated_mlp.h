@@ -1,8 +1,9 @@
 // GatedMlp: gate_up [2 hidden, dim] (rows: gate, then up), SwiGLU, down
-// [dim, hidden], dropout. Its parameters are in the part "mlp". No biases.
+// [dim, hidden], dropout. No biases.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "framework/module/module.h"
 #include "framework/module/scope.h"
@@ -14,6 +15,7 @@ namespace delink {
 class GatedMlp final : public Module {
  public:
   struct Config {
+    std::string_view part = "mlp";
     int64_t dim = 0;
     int64_t hidden = 0;
     double dropout = 0;

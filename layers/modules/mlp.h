@@ -1,8 +1,8 @@
-// Mlp: up [hidden, dim], GELU, down [dim, hidden], dropout. Its parameters are
-// in the part "mlp".
+// Mlp: up [hidden, dim], GELU, down [dim, hidden], dropout.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "framework/module/module.h"
 #include "framework/module/scope.h"
@@ -15,6 +15,7 @@ namespace delink {
 class Mlp final : public Module {
  public:
   struct Config {
+    std::string_view part = "mlp";
     int64_t dim = 0;
     int64_t hidden = 0;
     GeluForm gelu = GeluForm::kTanh;

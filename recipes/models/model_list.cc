@@ -3,6 +3,7 @@
 #include "recipes/models/gpt.h"
 #include "recipes/models/huggingface_families.h"
 #include "recipes/models/llama.h"
+#include "recipes/models/moe.h"
 
 namespace delink {
 
@@ -10,6 +11,7 @@ ModelList BuiltInModels() {
   ModelList models;
   AddModel<GptConfig>(models, GptKind(), BuildGpt);
   AddModel<LlamaConfig>(models, LlamaKind(), BuildLlama);
+  AddModel<MoeConfig>(models, MoeKind(), BuildMoe);
   AddFamily(models, Gpt2Family());
   for (huggingface::Family& family : LlamaFamilies()) {
     AddFamily(models, std::move(family));

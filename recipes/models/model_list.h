@@ -32,7 +32,7 @@ struct ModelEntry {
 
 using ModelList = std::vector<ModelEntry>;
 
-// gpt, llama, with their families (huggingface_families.h).
+// gpt, llama, moe, with their families (huggingface_families.h).
 ModelList BuiltInModels();
 
 // Adds an entry. CHECK-fails if the name exists already.

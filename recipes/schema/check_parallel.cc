@@ -244,6 +244,10 @@ void CompleteParallel(Section& document, Recipe& recipe) {
     FillIn(i > 0 ? recipe.stages[i - 1].parallel : First(),
            recipe.stages[i].parallel);
     CheckTensor(document, recipe, i);
+    if (const auto objection =
+            recipe.model->ObjectionTo(recipe.stages[i].parallel)) {
+      document.Error(StageKey(i, objection->key), objection->message);
+    }
     CheckContext(document, recipe, i);
     CheckHostUpdates(document, recipe, i);
     // Without a pipeline nothing is cut, whatever the other keys say.

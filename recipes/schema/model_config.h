@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,6 +31,7 @@
 namespace delink {
 
 class Section;
+struct ParallelConfig;
 
 struct ModelConfig {
   // Units that tensor parallelism divides among ranks: `count` of what the key
@@ -60,6 +62,14 @@ struct ModelConfig {
     const std::vector<Cut> all = cuts();
     return std::all_of(all.begin(), all.end(),
                        [&](const Cut& cut) { return cut.Into(ranks); });
+  }
+  // Why the model cannot run in a stage's layout, if it cannot.
+  struct Objection {
+    std::string_view key;  // "parallel.sequence"
+    std::string message;
+  };
+  virtual std::optional<Objection> ObjectionTo(const ParallelConfig&) const {
+    return std::nullopt;
   }
   virtual std::unique_ptr<ModelConfig> Clone() const = 0;
   // Describes every key of the kind: `layers`, and `vocab` and `max_seq` if the

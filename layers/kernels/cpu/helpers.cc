@@ -79,6 +79,16 @@ float* ThreadFloats(int64_t n) {
   return floats.data();
 }
 
+void CountGroups(const CountPairsArgs& s) {
+  std::fill_n(s.counts, s.G * (s.E + 1), 0.0);
+  for (int64_t n = 0; n < s.N; ++n) {
+    if (s.targets != nullptr && s.targets[n] < 0) continue;
+    double* const counts = s.counts + (s.first + n) / s.tokens * (s.E + 1);
+    for (int64_t j = 0; j < s.k; ++j) counts[s.ids[n * s.k + j]] += 1;
+    counts[s.E] += 1;
+  }
+}
+
 namespace {
 
 bool Counts(const AssignRowsArgs& s, int64_t pair) {

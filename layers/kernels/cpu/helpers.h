@@ -30,6 +30,8 @@ const int32_t* OrderByToken(const int32_t* tokens, int64_t n);
 // Memory of the calling thread, until its next call.
 float* ThreadFloats(int64_t n);
 
+void CountGroups(const CountPairsArgs& s);
+
 // AssignRows, with gates in f32.
 void SortPairs(const AssignRowsArgs& s);
 

@@ -3,6 +3,7 @@
 #include "framework/base/check.h"
 #include "layers/kernels/cuda/cuda.h"
 #include "layers/kernels/cuda/experts.cuh"
+#include "layers/kernels/cuda/routing.cuh"
 
 namespace delink::cuda {
 namespace {
@@ -31,6 +32,21 @@ void RouteBackward(Stream& stream, const RouteBackwardArgs& s) {
   if (s.N == 0 || s.E == 0) return;
   Launch(RouteBackwardKernel, dim3(Blocks(s.N, kRouteWarps)),
          dim3(kRouteWarps * kWarp), 0, stream, s);
+}
+
+template <typename T>
+void CountPairs(Stream& stream, const CountPairsArgs& s) {
+  if (s.G == 0) return;
+  Launch(CountPairsKernel,
+         dim3(Blocks(s.E + 1, kAssignThreads), static_cast<unsigned>(s.G)),
+         dim3(kAssignThreads), 0, stream, s);
+}
+
+template <typename T>
+void Balance(Stream& stream, const BalanceArgs& s) {
+  if (s.G * s.E == 0) return;
+  Launch(BalanceKernel, dim3(Blocks(s.G * s.E, kAssignThreads)),
+         dim3(kAssignThreads), 0, stream, s);
 }
 
 template <typename T>
@@ -105,6 +121,8 @@ void ExpertActBackward(Stream& stream, const ExpertActBackwardArgs& s) {
 #define DELINK_INSTANTIATE(T)                                              \
   template void Route<T>(Stream&, const RouteArgs&);                       \
   template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
+  template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
+  template void Balance<T>(Stream&, const BalanceArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \

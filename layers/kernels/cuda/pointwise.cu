@@ -57,6 +57,15 @@ void Accumulate(Stream& stream, const AccumulateArgs& s) {
   Map<Sum, DeviceType<T>>(stream, s.count, s.y, s.x, s.y);
 }
 
+template <typename T>
+void Widen(Stream& stream, const WidenArgs& s) {
+  if (s.count == 0) return;
+  Launch(WidenKernel<DeviceType<T>>,
+         dim3(static_cast<unsigned>((s.count + kPointwiseThreads - 1) /
+                                    kPointwiseThreads)),
+         dim3(kPointwiseThreads), 0, stream, s);
+}
+
 template <typename T>  // the same for both
 void RoundGradient(Stream& stream, const RoundGradientArgs& s) {
   if (s.count == 0) return;
@@ -73,6 +82,7 @@ void RoundGradient(Stream& stream, const RoundGradientArgs& s) {
   template void GeluBackward<T>(Stream&, const GeluBackwardArgs&); \
   template void Add<T>(Stream&, const AddArgs&);                   \
   template void Accumulate<T>(Stream&, const AccumulateArgs&);     \
+  template void Widen<T>(Stream&, const WidenArgs&);               \
   template void RoundGradient<T>(Stream&, const RoundGradientArgs&);
 DELINK_INSTANTIATE(float)
 DELINK_INSTANTIATE(BFloat16)

@@ -116,6 +116,13 @@ __global__ void __launch_bounds__(kPointwiseThreads)
   }
 }
 
+template <typename T>
+__global__ void __launch_bounds__(kPointwiseThreads) WidenKernel(WidenArgs s) {
+  const int64_t i = int64_t{blockIdx.x} * kPointwiseThreads + threadIdx.x;
+  if (i >= s.count) return;
+  static_cast<float*>(s.y)[i] = ToFloat(static_cast<const T*>(s.x)[i]);
+}
+
 // y (=|+=) x, rounded to bf16. A thread has kSize neighbouring elements: 1, or
 // 8 that are aligned; the last thread may have fewer.
 template <int kSize>

@@ -144,7 +144,7 @@ void RouteBackward(Stream&, const RouteBackwardArgs& s) {
                        (s.form.normalise ? sum : 1);
     }
     if (dshares != nullptr && counts) {
-      const S* const d = dshares + n / s.tokens * s.E + of.first;
+      const S* const d = dshares + (s.first + n) / s.tokens * s.E + of.first;
       double all = 0, mean = 0;
       for (size_t e = 0; e < scores.size(); ++e) all += scores[e];
       for (size_t e = 0; e < scores.size(); ++e) mean += d[e] * scores[e] / all;
@@ -168,6 +168,31 @@ void RouteBackward(Stream&, const RouteBackwardArgs& s) {
     for (int64_t e = 0; e < s.E; ++e) {
       S& d = dlogits[n * s.E + e];
       d = static_cast<S>(d + s.dz * 2 * lse * std::exp(own[e] - lse));
+    }
+  }
+}
+
+template <typename T>
+void CountPairs(Stream&, const CountPairsArgs& s) {
+  std::fill_n(s.counts, s.G * (s.E + 1), 0.0);
+  for (int64_t n = 0; n < s.N; ++n) {
+    if (s.targets != nullptr && s.targets[n] < 0) continue;
+    double* const counts = s.counts + (s.first + n) / s.tokens * (s.E + 1);
+    for (int64_t j = 0; j < s.k; ++j) counts[s.ids[n * s.k + j]] += 1;
+    counts[s.E] += 1;
+  }
+}
+
+template <typename T>
+void Balance(Stream&, const BalanceArgs& s) {
+  auto* const dshares = static_cast<Wide<T>*>(s.dshares);
+  for (int64_t g = 0; g < s.G; ++g) {
+    const double* const counts = s.counts + g * (s.E + 1);
+    const double tokens = counts[s.E] * static_cast<double>(s.k);
+    const double by =
+        tokens > 0 ? s.weight * static_cast<double>(s.E) / tokens : 0;
+    for (int64_t e = 0; e < s.E; ++e) {
+      dshares[g * s.E + e] = static_cast<Wide<T>>(by * counts[e]);
     }
   }
 }
@@ -310,6 +335,8 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
 #define DELINK_INSTANTIATE(T)                                              \
   template void Route<T>(Stream&, const RouteArgs&);                       \
   template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
+  template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
+  template void Balance<T>(Stream&, const BalanceArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \

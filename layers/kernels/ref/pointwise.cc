@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -69,6 +70,11 @@ void Accumulate(Stream&, const AccumulateArgs& s) {
 }
 
 template <typename T>
+void Widen(Stream&, const WidenArgs& s) {
+  std::copy_n(static_cast<const T*>(s.x), s.count, static_cast<Wide<T>*>(s.y));
+}
+
+template <typename T>
 void RoundGradient(Stream&, const RoundGradientArgs& s) {
   const auto* x = static_cast<const Wide<T>*>(s.x);
   auto* y = static_cast<BFloat16*>(s.y);
@@ -105,6 +111,7 @@ void Dropout(Stream&, const DropoutArgs& s) {
   template void GeluBackward<T>(Stream&, const GeluBackwardArgs&);   \
   template void Add<T>(Stream&, const AddArgs&);                     \
   template void Accumulate<T>(Stream&, const AccumulateArgs&);       \
+  template void Widen<T>(Stream&, const WidenArgs&);                 \
   template void RoundGradient<T>(Stream&, const RoundGradientArgs&); \
   template void Dropout<T>(Stream&, const DropoutArgs&);
 DELINK_INSTANTIATE(float)

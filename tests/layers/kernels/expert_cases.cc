@@ -56,10 +56,14 @@ Case RouteCase(const Shape& p) {
         const auto bias = Input<S>("bias", p.E);
         const auto dgates = Input<S>("dgates", p.N * p.k);
         const int64_t tokens = p.N % 2 == 0 ? p.N / 2 : p.N;
-        const auto dshares = Input<S>("dshares", p.N / tokens * p.E);
+        const int64_t first = p.masked ? tokens / 2 : 0;
+        const int64_t groups = (first + p.N + tokens - 1) / tokens;
+        const auto dshares = Input<S>("dshares", groups * p.E);
         const auto targets = Targets(p.N);
         Guarded<S> gates(p.N * p.k), dlogits(p.N * p.E), all(p.N * p.E);
         Guarded<int32_t> ids(p.N * p.k);
+        Guarded<double> counts(groups * (p.E + 1));
+        Guarded<S> balance(groups * p.E);
         kernels.route(stream, {.N = p.N,
                                .E = p.E,
                                .k = p.k,
@@ -80,10 +84,28 @@ Case RouteCase(const Shape& p) {
         back.dlogits = all.data();
         back.dshares = dshares.data();
         back.tokens = tokens;
+        back.first = first;
         back.dz = 0.25;
         back.targets = p.masked ? targets.data() : nullptr;
         kernels.route_backward(stream, back);
+        kernels.count_pairs(stream, {.N = p.N,
+                                     .E = p.E,
+                                     .k = p.k,
+                                     .G = groups,
+                                     .tokens = tokens,
+                                     .first = first,
+                                     .ids = ids.data(),
+                                     .targets = back.targets,
+                                     .counts = counts.data()});
+        kernels.balance(stream, {.G = groups,
+                                 .E = p.E,
+                                 .k = p.k,
+                                 .weight = 0.75,
+                                 .counts = counts.data(),
+                                 .dshares = balance.data()});
         return {
+            Result("counts", counts, 0),
+            Result("balance", balance, 1e-7),
             Result("gates", gates, Tolerance<float>(p.E)),
             Result("ids", ids, 0),
             Result("dlogits", dlogits, 4 * Tolerance<float>(p.E)),

@@ -100,6 +100,20 @@ Case RoundGradientCase(int64_t count, int64_t first = 0) {
       });
 }
 
+Case WidenCase(int64_t count, int64_t first = 0) {
+  return MakeCase(
+      absl::StrFormat("widen %d from %d", count, first),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        const auto x = Input<T>("x", first + count);
+        Guarded<Wide<T>> y(first + count);
+        std::fill_n(y.data(), first, Wide<T>{1});
+        kernels.widen(
+            stream,
+            {.count = count, .x = x.data() + first, .y = y.data() + first});
+        return {Result("y", y, 0)};
+      });
+}
+
 // Not-a-number comes through, and to no other element.
 Case NotANumberCase(int64_t count) {
   return MakeCase(
@@ -199,11 +213,13 @@ std::vector<Case> PointwiseCases() {
     cases.push_back(GeluCase(count, GeluForm::kErf, count % 2 == 1));
     cases.push_back(AddCase(count));
     cases.push_back(RoundGradientCase(count));
+    cases.push_back(WidenCase(count));
     if (count < 100) cases.push_back(SwiGluCase(3, count, count % 2 == 0));
   }
   for (const int64_t count : {1, 9, 1000}) {
     cases.push_back(AddCase(count, 1));
     cases.push_back(RoundGradientCase(count, 1));
+    cases.push_back(WidenCase(count, 1));
   }
   cases.push_back(SwiGluCase(70, 1000, false));
   cases.push_back(SwiGluCase(0, 16, false));

@@ -66,6 +66,7 @@ TEST(Work, OfNarrowGradients) {
   EmbeddingBackwardPositionArgs p{
       .B = 2, .T = 3, .D = 5, .Tmax = 7, .narrow = true};
   Expect(WorkOf(p, DType::kBF16), 0, 2 * 30, 2 * 35);
+  Expect(WorkOf(WidenArgs{.count = 7}, DType::kBF16), 0, 2 * 7, 4 * 7);
   RoundGradientArgs round{.count = 7};
   Expect(WorkOf(round, DType::kBF16), 0, 4 * 7, 2 * 7);
   round.accumulate = true;

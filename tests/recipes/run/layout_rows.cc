@@ -75,7 +75,9 @@ const std::vector<Axis> kAxes = {
      {{"gpt", ""},
       {"gpt grouped", "model.kv_heads=2"},
       {"llama", ""},
-      {"llama one", "model.kv_heads=1 model.qkv_bias=false"}}},
+      {"llama one", "model.kv_heads=1 model.qkv_bias=false"},
+      {"moe"},
+      {"m6", "model.capacity=0"}}},
     {"blocks", kRun, {{"4"}, {"6", "model.layers=6"}}},
     {"tied",
      kRun,
@@ -135,6 +137,7 @@ const std::vector<Rule> kRules = {
     {"schedule", {"interleaved"}, "blocks", {"6"}},
     {"sequence", {"false", "after"}, "layouts", PairsWith(Direction::kTensor)},
     {"zero", {"1", "after"}, "layouts", PairsWith(Direction::kData)},
+    {"model", {"moe", "m6"}, "sequence", {"true"}},
 };
 
 const std::vector<Configuration> kFirst = {
@@ -199,12 +202,14 @@ int RanksOf(const Configuration& c) {
 
 int KeyHeadsOf(const Configuration& c) {
   const std::string& model = c.at("model");
-  if (model == "gpt") return 4;
+  if (model == "gpt" || model == "m6") return 4;
   return model == "llama one" ? 1 : 2;
 }
 
 std::string RecipeOf(const Configuration& c) {
-  return absl::StartsWith(c.at("model"), "llama") ? "tiny_llama" : "tiny";
+  const std::string& model = c.at("model");
+  if (model == "moe" || model == "m6") return "tiny_" + model;
+  return absl::StartsWith(model, "llama") ? "tiny_llama" : "tiny";
 }
 
 std::vector<std::string> SetsOf(const Configuration& c) {

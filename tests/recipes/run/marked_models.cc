@@ -5,15 +5,10 @@
 #include <memory>
 
 #include "framework/base/check.h"
-#include "layers/modules/attention.h"
 #include "layers/modules/embedding.h"
-#include "layers/modules/gated_mlp.h"
-#include "layers/modules/lm_head.h"
-#include "layers/modules/mlp.h"
-#include "layers/modules/norm.h"
-#include "layers/ops/add.h"
-#include "recipes/models/gpt_config.h"
-#include "recipes/models/llama_config.h"
+#include "recipes/models/gpt.h"
+#include "recipes/models/llama.h"
+#include "recipes/models/moe.h"
 
 namespace delink::testing {
 namespace {
@@ -58,84 +53,13 @@ class MarkedEmbedding final : public Module {
   Embedding embed_;
 };
 
-class GptLikeBlock final : public Module {
- public:
-  using Config = GptConfig;
-  GptLikeBlock(const Scope& s, const GptConfig& c)
-      : norm1_(s / "norm1", {.dim = c.dim}),
-        attn_(s / "attn", {.dim = c.dim, .heads = c.heads}),
-        norm2_(s / "norm2", {.dim = c.dim}),
-        mlp_(s / "mlp", {.dim = c.dim, .hidden = c.ffn}) {}
-  Var operator()(Var x) override {
-    const auto [y, normed] = norm2_.Add(x, attn_(norm1_(x)));
-    return y + mlp_(normed);
-  }
-
- private:
-  Norm norm1_;
-  Attention attn_;
-  Norm norm2_;
-  Mlp mlp_;
-};
-
-class LlamaLikeBlock final : public Module {
- public:
-  using Config = LlamaConfig;
-  LlamaLikeBlock(const Scope& s, const LlamaConfig& c)
-      : norm1_(s / "norm1", {.dim = c.dim, .kind = NormKind::kRmsNorm}),
-        attn_(s / "attn", {.dim = c.dim,
-                           .heads = c.heads,
-                           .kv_heads = c.kv_heads,
-                           .head_dim = c.head_dim,
-                           .bias = c.qkv_bias,
-                           .out_bias = false,
-                           .rotary = c.rotary,
-                           .qk_norm_eps = c.qk_norm ? c.norm_eps : 0,
-                           .window = c.window}),
-        norm2_(s / "norm2", {.dim = c.dim, .kind = NormKind::kRmsNorm}),
-        mlp_(s / "mlp", {.dim = c.dim, .hidden = c.ffn}) {}
-  Var operator()(Var x) override {
-    const auto [y, normed] = norm2_.Add(x, attn_(norm1_(x)));
-    return y + mlp_(normed);
-  }
-
- private:
-  Norm norm1_;
-  Attention attn_;
-  Norm norm2_;
-  GatedMlp mlp_;
-};
-
-std::unique_ptr<Sequential> BuildMarkedGpt(const Scope& s, const GptConfig& c) {
-  auto model = std::make_unique<Sequential>(s);
-  model->Prologue<MarkedEmbedding>(
-      "embed", {.vocab = c.vocab, .dim = c.dim, .positions = c.max_seq});
-  for (int64_t i = 0; i < c.layers; ++i) model->Block<GptLikeBlock>(c);
-  model->Epilogue<LmHead>({.dim = c.dim,
-                           .vocab = c.vocab,
-                           .tied_to = c.tied ? "embed/token/weight" : ""});
-  return model;
-}
-
-std::unique_ptr<Sequential> BuildMarkedLlama(const Scope& s,
-                                             const LlamaConfig& c) {
-  auto model = std::make_unique<Sequential>(s);
-  model->Prologue<MarkedEmbedding>("embed", {.vocab = c.vocab, .dim = c.dim});
-  for (int64_t i = 0; i < c.layers; ++i) model->Block<LlamaLikeBlock>(c);
-  model->Epilogue<LmHead>({.dim = c.dim,
-                           .vocab = c.vocab,
-                           .tied_to = c.tied ? "embed/token/weight" : "",
-                           .norm = NormKind::kRmsNorm,
-                           .z_loss = c.z_loss});
-  return model;
-}
-
 }  // namespace
 
 ModelList MarkedModels() {
   ModelList models;
-  AddModel(models, GptKind(), BuildMarkedGpt);
-  AddModel(models, LlamaKind(), BuildMarkedLlama);
+  AddModel<GptConfig>(models, GptKind(), BuildTransformer<MarkedEmbedding>);
+  AddModel<LlamaConfig>(models, LlamaKind(), BuildTransformer<MarkedEmbedding>);
+  AddModel<MoeConfig>(models, MoeKind(), BuildTransformer<MarkedEmbedding>);
   return models;
 }
 

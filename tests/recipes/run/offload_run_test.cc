@@ -50,7 +50,13 @@ Axis Home(const std::string& key) {
 }
 
 const std::vector<Axis> kAxes = {
-    {"model", kRun, {{"gpt"}, {"llama"}, {"llama one", "model.kv_heads=1"}}},
+    {"model",
+     kRun,
+     {{"gpt"},
+      {"llama"},
+      {"llama one", "model.kv_heads=1"},
+      {"moe"},
+      {"m6", "model.capacity=0"}}},
     {"tied",
      kRun,
      {{"false", "model.tied=false"}, {"true", "model.tied=true"}}},
@@ -147,12 +153,15 @@ const std::vector<Rule> kRules = {
      "ranks",
      {"1 1 1 1", "1 1 1 2", "1 2 1 1", "1 1 2 1", "1 1 1 4", "1 2 1 2",
       "1 1 2 2"}},
+    {"model", {"m6"}, "rows", {"none", "a block", "embedding", "all but one"}},
 };
 
 uint64_t Seed() { return FromEnvironment("DELINK_OFFLOADS_SEED", 1); }
 
 std::string Recipe(const Configuration& c) {
-  return c.at("model") == "gpt" ? "tiny" : "tiny_llama";
+  const std::string& model = c.at("model");
+  if (model == "moe" || model == "m6") return "tiny_" + model;
+  return model == "gpt" ? "tiny" : "tiny_llama";
 }
 
 int RanksOf(const Configuration& c) {
@@ -276,7 +285,7 @@ class OffloadRunTest : public ::testing::TestWithParam<std::vector<Row>> {
                    "optimizer.skip.nonfinite=true",
                    absl::StrCat("optimizer.clip=", kClip),
                    absl::StrCat("data.seq=", kLength)};
-      if (recipe == "tiny_llama") {
+      if (recipe == "tiny_llama" || recipe == "tiny_moe") {
         runs.sets.insert(runs.sets.end(), {"model.head_dim=4", "model.ffn=40"});
       }
     }

@@ -153,8 +153,8 @@ void GradientOfRange(const RouteBackwardArgs& s, const RangeOf& of, int64_t n,
     ds[ids[j] - of.first] += by * (dgates[j] - common);
   }
   if (s.dshares != nullptr && counts) {
-    const float* const shares =
-        static_cast<const float*>(s.dshares) + n / s.tokens * s.E + of.first;
+    const float* const shares = static_cast<const float*>(s.dshares) +
+                                (s.first + n) / s.tokens * s.E + of.first;
     float mean = 0;
     for (int64_t e = 0; e < of.size; ++e) mean += shares[e] * scores[e] / all;
     for (int64_t e = 0; e < of.size; ++e) ds[e] += (shares[e] - mean) / all;
@@ -207,6 +207,25 @@ void RouteBackward(Stream&, const RouteBackwardArgs& s) {
       GradientOfRange(s, RangeOf(s, n * s.form.prototypes + p), n, scratch);
     }
     if (s.dz != 0) AddGradientOfZ(s, n, scratch);
+  }
+}
+
+template <typename T>
+void CountPairs(Stream&, const CountPairsArgs& s) {
+  CountGroups(s);
+}
+
+template <typename T>
+void Balance(Stream&, const BalanceArgs& s) {
+  for (int64_t g = 0; g < s.G; ++g) {
+    const double* const counts = s.counts + g * (s.E + 1);
+    const double tokens = counts[s.E] * static_cast<double>(s.k);
+    const double by =
+        tokens > 0 ? s.weight * static_cast<double>(s.E) / tokens : 0;
+    float* const dshares = static_cast<float*>(s.dshares) + g * s.E;
+    for (int64_t e = 0; e < s.E; ++e) {
+      dshares[e] = static_cast<float>(by * counts[e]);
+    }
   }
 }
 
@@ -358,6 +377,8 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
 #define DELINK_INSTANTIATE(T)                                              \
   template void Route<T>(Stream&, const RouteArgs&);                       \
   template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
+  template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
+  template void Balance<T>(Stream&, const BalanceArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \

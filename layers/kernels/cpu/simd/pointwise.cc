@@ -72,6 +72,16 @@ void Accumulate(Stream& stream, const AccumulateArgs& s) {
   Add<T>(stream, {.count = s.count, .a = s.y, .b = s.x, .y = s.y});
 }
 
+template <typename T>
+void Widen(Stream&, const WidenArgs& s) {
+  ForBlocks(s.count, [&](int64_t first, int64_t count) {
+    const T* x = static_cast<const T*>(s.x) + first;
+    float* y = static_cast<float*>(s.y) + first;
+    ForRow(count,
+           [&](auto load, auto store) DELINK_LAMBDA { store(y, load(x)); });
+  });
+}
+
 template <typename T>  // the same for both
 void RoundGradient(Stream&, const RoundGradientArgs& s) {
   ForBlocks(s.count, [&](int64_t first, int64_t count) {
@@ -91,6 +101,8 @@ template void Add<float>(Stream&, const AddArgs&);
 template void Add<BFloat16>(Stream&, const AddArgs&);
 template void Accumulate<float>(Stream&, const AccumulateArgs&);
 template void Accumulate<BFloat16>(Stream&, const AccumulateArgs&);
+template void Widen<float>(Stream&, const WidenArgs&);
+template void Widen<BFloat16>(Stream&, const WidenArgs&);
 template void RoundGradient<float>(Stream&, const RoundGradientArgs&);
 template void RoundGradient<BFloat16>(Stream&, const RoundGradientArgs&);
 

@@ -1,0 +1,85 @@
+#include "layers/modules/moe.h"
+
+#include <vector>
+
+#include "framework/base/check.h"
+#include "layers/modules/gated_mlp.h"
+#include "layers/modules/mlp.h"
+#include "layers/ops/add.h"
+
+namespace delink {
+namespace {
+
+bool Gated(const Moe::Config& c) {
+  return c.activation == ExpertActivation::kSwiGlu;
+}
+
+Param& Up(const Scope& s, const Moe::Config& c) {
+  const int64_t rows = Gated(c) ? 2 * c.hidden : c.hidden;
+  ParamSpec spec{.shape = {c.experts, rows, c.dim},
+                 .init = Init::Normal(c.stddev),
+                 .split = Split::kExpert};
+  if (Gated(c)) spec.stacked = {c.hidden, c.hidden};
+  return (s / (Gated(c) ? "gate_up" : "up")).Param("weight", spec);
+}
+
+std::unique_ptr<Module> Shared(const Scope& s, const Moe::Config& c) {
+  if (c.shared_hidden == 0) return nullptr;
+  if (Gated(c)) {
+    return std::make_unique<GatedMlp>(
+        s, GatedMlp::Config{.part = "shared_experts",
+                            .dim = c.dim,
+                            .hidden = c.shared_hidden,
+                            .stddev = c.stddev,
+                            .out_stddev = c.out_stddev});
+  }
+  return std::make_unique<Mlp>(
+      s, Mlp::Config{.part = "shared_experts",
+                     .dim = c.dim,
+                     .hidden = c.shared_hidden,
+                     .gelu = c.activation == ExpertActivation::kGeluErf
+                                 ? GeluForm::kErf
+                                 : GeluForm::kTanh,
+                     .bias = false,
+                     .stddev = c.stddev,
+                     .out_stddev = c.out_stddev});
+}
+
+}  // namespace
+
+Moe::Moe(const Scope& s, const Config& c)
+    : route_(c.route),
+      activation_(c.activation),
+      router_((s.Part("router") / "router")
+                  .Param("weight", {.shape = {c.experts, c.dim},
+                                    .init = Init::Normal(c.stddev),
+                                    .exact = true})),
+      bias_(c.bias ? &(s.Part("router") / "router")
+                          .Param("bias", {.shape = {c.experts},
+                                          .init = Init::Zeros(),
+                                          .decay = false,
+                                          .exact = true})
+                   : nullptr),
+      up_(Up(s.Part("experts") / "experts", c)),
+      down_((s.Part("experts") / "experts" / "down")
+                .Param("weight", {.shape = {c.experts, c.dim, c.hidden},
+                                  .init = Init::Normal(c.out_stddev),
+                                  .split = Split::kExpert,
+                                  .residual = true})),
+      shared_(Shared(s / "shared", c)),
+      dropout_(s, c.dropout) {}
+
+Var Moe::operator()(Var x) {
+  DELINK_CHECK(x.tape().groups().expert == nullptr)
+      << "experts are whole on every rank";
+  const ops::Routing r =
+      ops::Route(ops::RouterLogits(x, router_), route_, bias_);
+  const Var h = ops::GroupedLinear(ops::Dispatch(x, r), r, up_);
+  const Var rows =
+      ops::GroupedLinear(ops::ActivateExperts(h, r, activation_), r, down_);
+  Var y = ops::Combine(rows, r, x.shape());
+  if (shared_ != nullptr) y = y + (*shared_)(x);
+  return dropout_(y);
+}
+
+}  // namespace delink

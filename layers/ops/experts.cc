@@ -1,0 +1,459 @@
+#include "layers/ops/experts.h"
+
+#include <cmath>
+#include <utility>
+
+#include "layers/ops/kernels_of.h"
+
+namespace delink::ops {
+namespace {
+
+const int32_t* Ints(Var x) { return static_cast<const int32_t*>(x.data()); }
+int32_t* ToInts(Var x) { return static_cast<int32_t*>(x.data()); }
+
+void FillZero(Device& device, Stream& stream, const Tensor& x) {
+  device.FillZero(stream, x.data(), x.bytes());
+}
+
+// x [..., D] in the statistics' type: x itself, or a copy.
+template <typename Memory>  // Tape or Backward
+Tensor Widened(Memory& memory, Var x) {
+  const DType wide = StatisticsOf(x.dtype());
+  if (wide == x.dtype()) return x.value();
+  const Tensor copy = memory.Scratch(x.shape(), wide);
+  KernelsOf(x.tape(), x.dtype())
+      .widen(memory.stream(),
+             {.count = copy.elements(), .x = x.data(), .y = copy.data()});
+  return copy;
+}
+
+struct RouterSizes {
+  int64_t N, D, E;
+};
+
+void RouterInputGrad(Backward& back, RouterSizes s, Var x, Var y, Param& w) {
+  if (!x.needs_grad()) return;
+  const Tensor dx = back.NewGrad(x);
+  const bool rounds = dx.dtype() != y.dtype();
+  const Tensor wide = rounds ? back.Scratch(x.shape(), y.dtype()) : dx;
+  KernelsOf(x.tape(), y.dtype())
+      .matmul(back.stream(), {.m = s.N,
+                              .n = s.D,
+                              .k = s.E,
+                              .a = back.grad(y).data(),
+                              .lda = s.E,
+                              .b = w.weight().data(),
+                              .ldb = s.D,
+                              .c = wide.data(),
+                              .ldc = s.D});
+  if (!rounds) return;
+  KernelsOf(x.tape(), x.dtype())
+      .round_gradient(
+          back.stream(),
+          {.count = dx.elements(), .x = wide.data(), .y = dx.data()});
+}
+
+void RouterWeightGrad(Backward& back, RouterSizes s, Var x, Var y, Param& w) {
+  const Tensor wide = Widened(back, x);
+  const Param::GradTarget dw = w.TakeGrad();
+  KernelsOf(x.tape(), y.dtype())
+      .matmul(back.stream(), {.m = s.E,
+                              .n = s.D,
+                              .k = s.N,
+                              .transpose_a = true,
+                              .a = back.grad(y).data(),
+                              .lda = s.E,
+                              .b = wide.data(),
+                              .ldb = s.D,
+                              .c = dw.value.data(),
+                              .ldc = s.D,
+                              .accumulate = dw.accumulate,
+                              .c_is_gradient = true});
+}
+
+// Arguments of a routed visit that closures keep.
+struct Routed {
+  RouteConfig c;
+  int64_t N, E;
+  Var logits, ids, gates;
+};
+
+// The first of this rank's N tokens among those of groups().tensor.
+int64_t FirstToken(const Tape& tape, int64_t N) {
+  return tape.groups().sequence ? tape.groups().tensor->rank() * N : 0;
+}
+
+const int32_t* TargetsOf(const Tape& tape, int64_t N) {
+  const int32_t* const targets = tape.inputs().targets;
+  return targets != nullptr ? targets + FirstToken(tape, N) : nullptr;
+}
+
+// Computes the gradient of shares for the auxiliary loss: that of all tokens of
+// a sequence or of the micro-batch, which may be on several ranks.
+void Balance(Backward& back, const Routed& r, RouteBackwardArgs& args) {
+  const Tape& tape = r.logits.tape();
+  const Kernels& kernels = KernelsOf(tape, r.logits.dtype());
+  const int64_t G = r.c.aux_over_sequence ? tape.inputs().sequences : 1;
+  const Tensor counts = back.Scratch({G, r.E + 1}, DType::kF64);
+  const Tensor dshares = back.Scratch({G, r.E}, r.logits.dtype());
+  auto* const numbers = static_cast<double*>(counts.data());
+  args.tokens = tape.tokens() / G;
+  args.first = FirstToken(tape, r.N);
+  args.dshares = dshares.data();
+  kernels.count_pairs(back.stream(), {.N = r.N,
+                                      .E = r.E,
+                                      .k = args.k,
+                                      .G = G,
+                                      .tokens = args.tokens,
+                                      .first = args.first,
+                                      .ids = args.ids,
+                                      .targets = args.targets,
+                                      .counts = numbers});
+  VisitGroup* const tensor =
+      tape.groups().sequence ? tape.groups().tensor : nullptr;
+  for (VisitGroup* const group : {tensor, tape.groups().context}) {
+    if (group == nullptr) continue;
+    group->AllReduce(numbers, counts.elements(), DType::kF64,
+                     VisitGroup::Reduction::kSum);
+  }
+  kernels.balance(back.stream(), {.G = G,
+                                  .E = r.E,
+                                  .k = args.k,
+                                  .weight = r.c.aux_loss,
+                                  .counts = numbers,
+                                  .dshares = dshares.data()});
+}
+
+void RouteGrad(Backward& back, const Routed& r) {
+  if (!r.logits.needs_grad()) return;
+  const Tape& tape = r.logits.tape();
+  const Kernels& kernels = KernelsOf(tape, r.logits.dtype());
+  RouteBackwardArgs args = {.N = r.N,
+                            .E = r.E,
+                            .k = r.c.top_k,
+                            .form = r.c.form,
+                            .logits = r.logits.data(),
+                            .ids = Ints(r.ids),
+                            .dgates = back.grad(r.gates).data(),
+                            .dz = r.c.z_loss,
+                            .targets = TargetsOf(tape, r.N)};
+  if (r.c.aux_loss > 0) Balance(back, r, args);
+  args.dlogits = back.NewGrad(r.logits).data();
+  kernels.route_backward(back.stream(), args);
+}
+
+void CheckFits(const RouteConfig& c, int64_t E, const Param* bias) {
+  const RouterForm& form = c.form;
+  DELINK_CHECK(E % form.prototypes == 0 && c.top_k % form.prototypes == 0)
+      << form.prototypes << " prototypes of " << E << " experts, " << c.top_k
+      << " chosen";
+  const int64_t range = E / form.prototypes;
+  const int64_t open =
+      form.top_groups > 0 ? range / form.groups * form.top_groups : range;
+  DELINK_CHECK_EQ(range % form.groups, 0);
+  DELINK_CHECK_LE(c.top_k / form.prototypes, open) << "of " << E << " experts";
+  if (bias != nullptr) DELINK_CHECK_EQ(bias->shape(), (Shape{E}));
+}
+
+int64_t CapacityOf(const Tape& tape, const RouteConfig& c, int64_t N,
+                   int64_t E) {
+  if (c.capacity == 0 || !tape.inputs().training) return 0;
+  DELINK_CHECK(!tape.groups().sequence && tape.groups().context == nullptr)
+      << "a rank has only some of the tokens that compete for capacity";
+  const double even = static_cast<double>(N * c.top_k) / static_cast<double>(E);
+  return static_cast<int64_t>(std::ceil(c.capacity * even));
+}
+
+void AssignRows(const Routed& r, const Routing& to) {
+  const Tape& tape = r.logits.tape();
+  const int64_t k = r.c.top_k;
+  const Tensor loads = r.logits.tape().Scratch({r.E}, DType::kI32);
+  KernelsOf(tape, r.logits.dtype())
+      .assign_rows(tape.stream(),
+                   {.N = r.N,
+                    .E = r.E,
+                    .k = k,
+                    .ids = Ints(r.ids),
+                    .targets = TargetsOf(tape, r.N),
+                    .capacity = CapacityOf(tape, r.c, r.N, r.E),
+                    .gates = r.c.drop_by_position ? nullptr : r.gates.data(),
+                    .offsets = ToInts(to.offsets),
+                    .rows = ToInts(to.rows),
+                    .pairs = ToInts(to.pairs),
+                    .loads = static_cast<int32_t*>(loads.data())});
+}
+
+// A grouped product of rows x [cap, in], y [cap, out].
+GroupedMatmulArgs ProductOf(const Routing& r, GroupedForm form, void* x,
+                            int64_t in, void* y, int64_t out, void* w) {
+  return {.E = r.E,
+          .cap = r.N * r.k,
+          .in = in,
+          .out = out,
+          .form = form,
+          .offsets = Ints(r.offsets),
+          .x = x,
+          .y = y,
+          .w = w};
+}
+
+void GatherTo(Stream& stream, const Routing& r, Var of, const void* x,
+              int64_t D, void* y) {
+  KernelsOf(of.tape(), of.dtype())
+      .gather_rows(stream, {.E = r.E,
+                            .k = r.k,
+                            .cap = r.N * r.k,
+                            .D = D,
+                            .offsets = Ints(r.offsets),
+                            .pairs = Ints(r.pairs),
+                            .x = x,
+                            .y = y});
+}
+
+void CombineTo(Stream& stream, const Routing& r, Var of, const void* x,
+               int64_t D, void* y) {
+  KernelsOf(of.tape(), of.dtype())
+      .combine_rows(
+          stream,
+          {.N = r.N, .k = r.k, .D = D, .rows = Ints(r.rows), .x = x, .y = y});
+}
+
+struct Activation {
+  Routing r;
+  ExpertActivation form;
+  int64_t F;
+  Var h;
+
+  void Forward(Stream& stream, const Tensor& y) const {
+    KernelsOf(h.tape(), h.dtype())
+        .expert_act_forward(stream, {.E = r.E,
+                                     .cap = r.N * r.k,
+                                     .F = F,
+                                     .activation = form,
+                                     .offsets = Ints(r.offsets),
+                                     .pairs = Ints(r.pairs),
+                                     .gates = r.gates.data(),
+                                     .x = h.data(),
+                                     .y = y.data()});
+  }
+  void Gradients(Backward& back, Var y) const {
+    const Tensor dgates = back.NewGrad(r.gates);
+    // Choices that are dropped have no row.
+    FillZero(back.device(), back.stream(), dgates);
+    KernelsOf(h.tape(), h.dtype())
+        .expert_act_backward(back.stream(), {.E = r.E,
+                                             .cap = r.N * r.k,
+                                             .F = F,
+                                             .activation = form,
+                                             .offsets = Ints(r.offsets),
+                                             .pairs = Ints(r.pairs),
+                                             .gates = r.gates.data(),
+                                             .dy = back.grad(y).data(),
+                                             .x = h.data(),
+                                             .dx = back.NewGrad(h).data(),
+                                             .dgates = dgates.data()});
+  }
+};
+
+}  // namespace
+
+Var RouterLogits(Var x, Param& w) {
+  const RouterSizes s{RowsOf(x.shape()), x.dim(-1), w.shape()[0]};
+  DELINK_CHECK_EQ(w.shape(), (Shape{s.E, s.D}));
+  Tape& tape = x.tape();
+  const DType wide = StatisticsOf(x.dtype());
+  DELINK_CHECK(w.weight().dtype() == wide) << "a router's weights are exact";
+  const Var y = tape.Output({s.N, s.E}, wide);
+  const Tensor input = Widened(tape, x);
+  KernelsOf(tape, wide)
+      .matmul(tape.stream(), {.m = s.N,
+                              .n = s.E,
+                              .k = s.D,
+                              .transpose_b = true,
+                              .a = input.data(),
+                              .lda = s.D,
+                              .b = w.weight().data(),
+                              .ldb = s.D,
+                              .c = y.data(),
+                              .ldc = s.E});
+  const double flops = 2.0 * static_cast<double>(s.N * s.D * s.E);
+  tape.Record(
+      {.name = "router",
+       .inputs = {x},
+       .outputs = {y},
+       .weight_saves = {x},
+       .by_token = true,
+       .own_rows = true,
+       .mixes_columns = true,
+       .input = [=, &w](Backward& b) { RouterInputGrad(b, s, x, y, w); },
+       .weight = [=, &w](Backward& b) { RouterWeightGrad(b, s, x, y, w); },
+       .flops = flops,
+       .backward_flops = x.needs_grad() ? 2 * flops : flops,
+       .weight_flops = flops},
+      /*trains=*/true);
+  return y;
+}
+
+Routing Route(Var logits, const RouteConfig& c, Param* bias) {
+  const int64_t N = logits.dim(0), E = logits.dim(1), k = c.top_k;
+  CheckFits(c, E, bias);
+  Tape& tape = logits.tape();
+  const Routing r = {.N = N,
+                     .E = E,
+                     .k = k,
+                     .gates = tape.Output({N, k}, logits.dtype()),
+                     .offsets = tape.Output({E + 1}, DType::kI32),
+                     .rows = tape.Output({N, k}, DType::kI32),
+                     .pairs = tape.Output({N * k}, DType::kI32)};
+  const Routed routed = {.c = c,
+                         .N = N,
+                         .E = E,
+                         .logits = logits,
+                         .ids = tape.Output({N, k}, DType::kI32),
+                         .gates = r.gates};
+  KernelsOf(tape, logits.dtype())
+      .route(tape.stream(),
+             {.N = N,
+              .E = E,
+              .k = k,
+              .form = c.form,
+              .logits = logits.data(),
+              .bias = bias != nullptr ? bias->weight().data() : nullptr,
+              .gates = r.gates.data(),
+              .ids = ToInts(routed.ids)});
+  AssignRows(routed, r);
+  OpRecord op{.name = "route",
+              .inputs = {logits},
+              .outputs = {r.gates, r.offsets, r.rows, r.pairs, routed.ids},
+              .saves = {logits, routed.ids},
+              .by_token = true,
+              .own_rows = true,
+              .mixes_columns = true,
+              .input = [=](Backward& back) { RouteGrad(back, routed); }};
+  if (bias != nullptr) {
+    op.weight = [bias](Backward& back) {
+      const Param::GradTarget db = bias->TakeGrad();
+      if (!db.accumulate) FillZero(back.device(), back.stream(), db.value);
+    };
+  }
+  tape.Record(std::move(op));
+  return r;
+}
+
+Var Dispatch(Var x, const Routing& r) {
+  const int64_t D = x.dim(-1);
+  DELINK_CHECK_EQ(RowsOf(x.shape()), r.N);
+  Tape& tape = x.tape();
+  const Var y = tape.Output({r.N * r.k, D}, x.dtype());
+  GatherTo(tape.stream(), r, x, x.data(), D, y.data());
+  tape.Record({.name = "dispatch",
+               .inputs = {x, r.offsets, r.rows, r.pairs},
+               .outputs = {y},
+               .saves = {x, r.offsets, r.rows, r.pairs},
+               .by_token = true,
+               .own_rows = true,
+               .input =
+                   [=](Backward& back) {
+                     if (!x.needs_grad()) return;
+                     CombineTo(back.stream(), r, x, back.grad(y).data(), D,
+                               back.NewGrad(x).data());
+                   },
+               .remake =
+                   [=](Backward& back, const Tensor& again) {
+                     GatherTo(back.stream(), r, x, x.data(), D, again.data());
+                   }});
+  return y;
+}
+
+Var GroupedLinear(Var x, const Routing& r, Param& w) {
+  DELINK_CHECK_EQ(w.shape().rank(), 3);
+  const int64_t in = w.shape()[2], out = w.shape()[1];
+  DELINK_CHECK_EQ(x.shape(), (Shape{r.N * r.k, in}));
+  DELINK_CHECK_EQ(w.shape()[0], r.E);
+  Tape& tape = x.tape();
+  const Kernels& kernels = KernelsOf(tape, x.dtype());
+  const Var y = tape.Output({x.dim(0), out}, x.dtype());
+  kernels.grouped_matmul(
+      tape.stream(), ProductOf(r, GroupedForm::kForward, x.data(), in, y.data(),
+                               out, w.weight().data()));
+  const double flops = 2.0 * static_cast<double>(x.dim(0) * in * out);
+  tape.Record(
+      {.name = "grouped_linear",
+       .inputs = {x, r.offsets},
+       .outputs = {y},
+       .weight_saves = {x},
+       .saves = {r.offsets},
+       .by_token = true,
+       .own_rows = true,
+       .mixes_columns = true,
+       .input =
+           [=, &w, &kernels](Backward& back) {
+             if (!x.needs_grad()) return;
+             kernels.grouped_matmul(
+                 back.stream(),
+                 ProductOf(r, GroupedForm::kInput, back.NewGrad(x).data(), in,
+                           back.grad(y).data(), out, w.weight().data()));
+           },
+       .weight =
+           [=, &w, &kernels](Backward& back) {
+             const Param::GradTarget dw = w.TakeGradAsKept();
+             GroupedMatmulArgs args =
+                 ProductOf(r, GroupedForm::kWeight, x.data(), in,
+                           back.grad(y).data(), out, dw.value.data());
+             args.accumulate = dw.accumulate;
+             args.narrow = dw.value.dtype() == DType::kBF16;
+             kernels.grouped_matmul(back.stream(), args);
+           },
+       .flops = flops,
+       .backward_flops = x.needs_grad() ? 2 * flops : flops,
+       .weight_flops = flops},
+      /*trains=*/true);
+  return y;
+}
+
+Var ActivateExperts(Var h, const Routing& r, ExpertActivation activation) {
+  const int64_t inputs = activation == ExpertActivation::kSwiGlu ? 2 : 1;
+  DELINK_CHECK_EQ(h.dim(-1) % inputs, 0) << "h " << h.shape();
+  const Activation act = {r, activation, h.dim(-1) / inputs, h};
+  Tape& tape = h.tape();
+  const Var y = tape.Output({h.dim(0), act.F}, h.dtype());
+  act.Forward(tape.stream(), y.value());
+  tape.Record({.name = "activate_experts",
+               .inputs = {h, r.gates, r.offsets, r.pairs},
+               .outputs = {y},
+               .saves = {h, r.gates, r.offsets, r.pairs},
+               .by_token = true,
+               .own_rows = true,
+               .input =
+                   [=](Backward& back) {
+                     if (h.needs_grad()) act.Gradients(back, y);
+                   },
+               .remake =
+                   [=](Backward& back, const Tensor& again) {
+                     act.Forward(back.stream(), again);
+                   }});
+  return y;
+}
+
+Var Combine(Var x, const Routing& r, const Shape& shape) {
+  const int64_t D = x.dim(-1);
+  DELINK_CHECK_EQ(x.dim(0), r.N * r.k);
+  DELINK_CHECK(RowsOf(shape) == r.N && shape[-1] == D) << "to " << shape;
+  Tape& tape = x.tape();
+  const Var y = tape.Output(shape, x.dtype());
+  CombineTo(tape.stream(), r, x, x.data(), D, y.data());
+  tape.Record({.name = "combine",
+               .inputs = {x, r.offsets, r.rows, r.pairs},
+               .outputs = {y},
+               .saves = {r.offsets, r.pairs},
+               .by_token = true,
+               .own_rows = true,
+               .input = [=](Backward& back) {
+                 if (!x.needs_grad()) return;
+                 GatherTo(back.stream(), r, x, back.grad(y).data(), D,
+                          back.NewGrad(x).data());
+               }});
+  return y;
+}
+
+}  // namespace delink::ops

@@ -1,0 +1,68 @@
+// The ops of a mixture of experts (layers/modules/moe.h):
+//
+//   r = Route(RouterLogits(x, router), config, bias)
+//   h = GroupedLinear(Dispatch(x, r), r, up)
+//   y = Combine(GroupedLinear(ActivateExperts(h, r, form), r, down), r, shape)
+//
+// Each of N tokens chooses k of E experts. Each kept choice is a row of the
+// arrays [N k, ...] between Dispatch and Combine (expert_arguments.h); how many
+// rows there are is known on the device alone. Gates are applied inside the
+// activation, so that nothing of k widths a token is kept outside the experts.
+#pragma once
+
+#include <cstdint>
+
+#include "framework/autograd/tape.h"
+#include "framework/module/param.h"
+#include "layers/kernels/expert_arguments.h"
+
+namespace delink::ops {
+
+struct RouteConfig {
+  int64_t top_k = 1;
+  RouterForm form;
+  // Of training; 0: no limit. An expert takes at most
+  // ceil(capacity * N k / E) of the counted choices of a micro-batch's N
+  // tokens: those with the largest gates, or the first.
+  double capacity = 0;
+  bool drop_by_position = false;
+  // Weights of terms that are added to the loss of each counted token: of
+  //   E * sum over e of (the fraction of choices that are e's * the mean share
+  //   of e)
+  // (Fedus et al., "Switch Transformers", 2021) over the token's sequence or
+  // the micro-batch, and of the squared log sum exp of its logits (Zoph et al.,
+  // "ST-MoE", 2022). Only their gradients exist.
+  double aux_loss = 0;
+  bool aux_over_sequence = false;
+  double z_loss = 0;
+};
+
+// What the tokens of a visit chose.
+struct Routing {
+  int64_t N, E, k;
+  Var gates;                 // [N, k], in the statistics' type
+  Var offsets, rows, pairs;  // i32, as AssignRowsArgs has them
+};
+
+// x w^T of x [..., D] and an exact w [E, D]: [N, E] in the statistics' type.
+Var RouterLogits(Var x, Param& w);
+
+// From logits [N, E]. `bias` [E], which may be null, takes part in the choice
+// alone and gets a gradient of zeros. Tokens whose target is not counted take
+// no capacity and have no part in the terms.
+Routing Route(Var logits, const RouteConfig& c, Param* bias);
+
+// The rows of x [..., D]: [N k, D].
+Var Dispatch(Var x, const Routing& r);
+
+// Of each row x w_e^T: [N k, in] to [N k, out]; w [E, out, in].
+Var GroupedLinear(Var x, const Routing& r, Param& w);
+
+// Of each row gate * act(h): [N k, 2 F] or [N k, F] to [N k, F].
+Var ActivateExperts(Var h, const Routing& r, ExpertActivation activation);
+
+// Of each token the sum of its rows, in the order of its choices: [N k, D] to
+// `shape`, [..., D].
+Var Combine(Var x, const Routing& r, const Shape& shape);
+
+}  // namespace delink::ops
