@@ -39,6 +39,7 @@ void Tape::BeginForward(Phase phase, const VisitInputs& inputs) {
   weight_flops_ = 0;
   by_token_ = true;
   states_asked_ = 0;
+  sums_asked_ = 0;
   memory_->Begin(phase);
 }
 
@@ -117,6 +118,16 @@ int64_t Tape::tokens() const {
   if (shape.rank() < 3) return shape.elements();  // of a prologue
   const int64_t rows = shape[0] * shape[1];
   return env_.groups.sequence ? rows * env_.groups.tensor->size() : rows;
+}
+
+double* Tape::Sums(int64_t count) {
+  const int64_t first = sums_asked_;
+  sums_asked_ += count;
+  const VisitGroup* const tensor = env_.groups.tensor;
+  const bool another =
+      tensor != nullptr && !env_.groups.sequence && tensor->rank() > 0;
+  if (!inputs_.training || inputs_.again || another) return nullptr;
+  return inputs_.sums != nullptr ? inputs_.sums + first : nullptr;
 }
 
 void Tape::SetColumns(Var y, ColumnCut columns) {

@@ -146,6 +146,7 @@ struct VisitInputs {
   const int64_t* samples = nullptr;  // [B] global sample numbers
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted
   LossRecord* loss = nullptr;        // added to by the loss
+  double* sums = nullptr;            // the layer's (Tape::Sums), or null
   // Whether the forward runs again for the visit's backward (recompute). It is
   // then to ask for the same memory and exchanges, but to add nothing to sums
   // of the step: the first forward did.
@@ -254,6 +255,13 @@ class Tape {
     DELINK_CHECK(state != nullptr) << "the state is another module's";
     return *state;
   }
+  // `count` sums of the step over all visits of the layer, which ops add to, in
+  // forward or later; null if this visit is to add nothing, because it is no
+  // training, or its forward runs again, or another rank adds the same. Ops ask
+  // for them in forward, in the same order at every visit.
+  double* Sums(int64_t count);
+  // How many this forward has asked for.
+  int64_t sums_asked() const { return sums_asked_; }
   // Called by every op, in every phase. `trains`: the op has parameters, so its
   // outputs need gradients even where its inputs do not.
   void Record(OpRecord op, bool trains = false);
@@ -301,6 +309,7 @@ class Tape {
   double weight_flops_ = 0;
   bool by_token_ = true;
   size_t states_asked_ = 0;
+  int64_t sums_asked_ = 0;
 };
 
 // The interface of a running backward to the closures of ops.

@@ -33,6 +33,7 @@ class Stream;
   KERNEL(adamw, AdamW, AdamWArgs)                                  \
   KERNEL(sgd, Sgd, SgdArgs)                                        \
   KERNEL(lion, Lion, LionArgs)                                     \
+  KERNEL(balance_bias, BalanceBias, BalanceBiasArgs)               \
   /* Muon; matrices are multiplied between these kernels. */       \
   KERNEL(muon_momentum, MuonMomentum, MuonMomentumArgs)            \
   KERNEL(muon_normalize, MuonNormalize, MuonNormalizeArgs)         \

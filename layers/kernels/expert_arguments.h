@@ -53,11 +53,37 @@ struct RouteBackwardArgs {
   // may be null.
   const void* dshares = nullptr;  // [groups, E] S
   int64_t tokens = 1, first = 0;
+  // [N], may be null: of each token the sum of share * its gradient, 0 if it
+  // has no part.
+  double* balance = nullptr;
   // Gradient of the squared logarithm of sum(exp(logits)).
   double dz = 0;
   // Tokens whose target is negative have no part in dshares and dz; may be
   // null.
   const int32_t* targets = nullptr;  // [N]
+};
+
+// Of each token the entropy of its shares in nats, the mean over ranges, and
+// the squared logarithm of sum(exp(logits)). 0 where the target is negative.
+struct RouteStatisticsArgs {
+  int64_t N, E;
+  RouterForm form;
+  const void* logits;                // [N, E] S
+  const int32_t* targets = nullptr;  // [N], may be null
+  double* rows;                      // [2, N]
+};
+// sums[r] += the sum over n of rows[r, n].
+struct SumRowsArgs {
+  int64_t R, N;
+  const double* rows;  // [R, N]
+  double* sums;        // [R]
+};
+// sums[e] += loads[e], sums[E] += all loads, sums[E + 1] += what of loads is
+// above the capacity; 0: none.
+struct RecordLoadsArgs {
+  int64_t E, capacity;
+  const int32_t* loads;  // [E]
+  double* sums;          // [E + 2]
 };
 
 // counts[g, e] = the pairs of expert e of the tokens of group g; counts[g, E] =

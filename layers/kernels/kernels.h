@@ -71,6 +71,9 @@ class Stream;
   /* Mixtures of experts (expert_arguments.h). */                \
   KERNEL(route, Route)                                           \
   KERNEL(route_backward, RouteBackward)                          \
+  KERNEL(route_statistics, RouteStatistics)                      \
+  KERNEL(sum_rows, SumRows)                                      \
+  KERNEL(record_loads, RecordLoads)                              \
   KERNEL(count_pairs, CountPairs)                                \
   KERNEL(balance, Balance)                                       \
   KERNEL(assign_rows, AssignRows)                                \

@@ -280,6 +280,21 @@ Work Count(const RouteBackwardArgs& a, DType dtype) {
           .written = b.S(a.N * a.E)};
 }
 
+Work Count(const RouteStatisticsArgs& a, DType dtype) {
+  return {.read = Bytes(dtype).S(a.N * a.E),
+          .written = Bytes::Of(2 * a.N, DType::kF64)};
+}
+
+Work Count(const SumRowsArgs& a, DType) {
+  const double sums = Bytes::Of(a.R, DType::kF64);
+  return {.read = Bytes::Of(a.R * a.N, DType::kF64) + sums, .written = sums};
+}
+
+Work Count(const RecordLoadsArgs& a, DType) {
+  const double sums = Bytes::Of(a.E + 2, DType::kF64);
+  return {.read = Tokens(a.E) + sums, .written = sums};
+}
+
 Work Count(const CountPairsArgs& a, DType) {
   return {.read = Tokens(a.N * a.k),
           .written = Bytes::Of(a.G * (a.E + 1), DType::kF64)};

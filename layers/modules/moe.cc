@@ -54,12 +54,13 @@ Moe::Moe(const Scope& s, const Config& c)
                   .Param("weight", {.shape = {c.experts, c.dim},
                                     .init = Init::Normal(c.stddev),
                                     .exact = true})),
-      bias_(c.bias ? &(s.Part("router") / "router")
-                          .Param("bias", {.shape = {c.experts},
-                                          .init = Init::Zeros(),
-                                          .decay = false,
-                                          .exact = true})
-                   : nullptr),
+      bias_(c.bias_rate ? &(s.Part("router") / "router")
+                               .Param("bias", {.shape = {c.experts},
+                                               .init = Init::Zeros(),
+                                               .decay = false,
+                                               .exact = true,
+                                               .balance_rate = *c.bias_rate})
+                        : nullptr),
       up_(Up(s.Part("experts") / "experts", c)),
       down_((s.Part("experts") / "experts" / "down")
                 .Param("weight", {.shape = {c.experts, c.dim, c.hidden},

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "framework/module/module.h"
 #include "framework/module/scope.h"
@@ -27,7 +28,9 @@ class Moe final : public Module {
     int64_t hidden = 0;         // of an expert
     int64_t shared_hidden = 0;  // of the shared experts together; 0: none
     ops::RouteConfig route;
-    bool bias = false;  // the choice has a bias (ops::Route)
+    // The choice has a bias (ops::Route) that moves so (ParamSpec). 0: it stays
+    // as it is.
+    std::optional<double> bias_rate;
     ExpertActivation activation = ExpertActivation::kSwiGlu;
     double dropout = 0;
     double stddev = 0.02;

@@ -76,6 +76,11 @@ struct Routed {
   RouteConfig c;
   int64_t N, E;
   Var logits, ids, gates;
+  double* sums;  // [E + kRouteSums], or null
+
+  double* Sum(RouteSum which) const {
+    return sums + E + static_cast<int64_t>(which);
+  }
 };
 
 // The first of this rank's N tokens among those of groups().tensor.
@@ -137,9 +142,18 @@ void RouteGrad(Backward& back, const Routed& r) {
                             .dgates = back.grad(r.gates).data(),
                             .dz = r.c.z_loss,
                             .targets = TargetsOf(tape, r.N)};
-  if (r.c.aux_loss > 0) Balance(back, r, args);
+  if (r.c.aux_loss > 0) {
+    Balance(back, r, args);
+    args.balance =
+        static_cast<double*>(back.Scratch({r.N}, DType::kF64).data());
+  }
   args.dlogits = back.NewGrad(r.logits).data();
   kernels.route_backward(back.stream(), args);
+  if (args.balance == nullptr || r.sums == nullptr) return;
+  kernels.sum_rows(back.stream(), {.R = 1,
+                                   .N = r.N,
+                                   .rows = args.balance,
+                                   .sums = r.Sum(RouteSum::kBalance)});
 }
 
 void CheckFits(const RouteConfig& c, int64_t E, const Param* bias) {
@@ -165,22 +179,40 @@ int64_t CapacityOf(const Tape& tape, const RouteConfig& c, int64_t N,
 }
 
 void AssignRows(const Routed& r, const Routing& to) {
-  const Tape& tape = r.logits.tape();
-  const int64_t k = r.c.top_k;
-  const Tensor loads = r.logits.tape().Scratch({r.E}, DType::kI32);
-  KernelsOf(tape, r.logits.dtype())
-      .assign_rows(tape.stream(),
-                   {.N = r.N,
-                    .E = r.E,
-                    .k = k,
-                    .ids = Ints(r.ids),
-                    .targets = TargetsOf(tape, r.N),
-                    .capacity = CapacityOf(tape, r.c, r.N, r.E),
-                    .gates = r.c.drop_by_position ? nullptr : r.gates.data(),
-                    .offsets = ToInts(to.offsets),
-                    .rows = ToInts(to.rows),
-                    .pairs = ToInts(to.pairs),
-                    .loads = static_cast<int32_t*>(loads.data())});
+  Tape& tape = r.logits.tape();
+  const Kernels& kernels = KernelsOf(tape, r.logits.dtype());
+  const int64_t capacity = CapacityOf(tape, r.c, r.N, r.E);
+  const Tensor loads = tape.Scratch({r.E}, DType::kI32);
+  kernels.assign_rows(tape.stream(),
+                      {.N = r.N,
+                       .E = r.E,
+                       .k = r.c.top_k,
+                       .ids = Ints(r.ids),
+                       .targets = TargetsOf(tape, r.N),
+                       .capacity = capacity,
+                       .gates = r.c.drop_by_position ? nullptr : r.gates.data(),
+                       .offsets = ToInts(to.offsets),
+                       .rows = ToInts(to.rows),
+                       .pairs = ToInts(to.pairs),
+                       .loads = static_cast<int32_t*>(loads.data())});
+  const Tensor rows = tape.Scratch({2, r.N}, DType::kF64);
+  if (r.sums == nullptr) return;
+  kernels.record_loads(tape.stream(),
+                       {.E = r.E,
+                        .capacity = capacity,
+                        .loads = static_cast<const int32_t*>(loads.data()),
+                        .sums = r.sums});
+  kernels.route_statistics(tape.stream(),
+                           {.N = r.N,
+                            .E = r.E,
+                            .form = r.c.form,
+                            .logits = r.logits.data(),
+                            .targets = TargetsOf(tape, r.N),
+                            .rows = static_cast<double*>(rows.data())});
+  kernels.sum_rows(tape.stream(), {.R = 2,
+                                   .N = r.N,
+                                   .rows = static_cast<double*>(rows.data()),
+                                   .sums = r.Sum(RouteSum::kEntropy)});
 }
 
 // A grouped product of rows x [cap, in], y [cap, out].
@@ -310,7 +342,8 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias) {
                          .E = E,
                          .logits = logits,
                          .ids = tape.Output({N, k}, DType::kI32),
-                         .gates = r.gates};
+                         .gates = r.gates,
+                         .sums = tape.Sums(E + kRouteSums)};
   KernelsOf(tape, logits.dtype())
       .route(tape.stream(),
              {.N = N,

@@ -37,6 +37,17 @@ struct RouteConfig {
   double z_loss = 0;
 };
 
+// The sums of a step (Tape::Sums) that Route adds to, over counted tokens: the
+// choices of each of E experts, then those below.
+enum class RouteSum : uint8_t {
+  kChoices,  // all
+  kDropped,  // those above the capacity
+  kEntropy,  // of a token's shares, in nats; of prototypes the mean
+  kZ,        // squared log sum exp of a token's logits
+  kBalance,  // the auxiliary loss, with its weight; 0 if that is 0
+};
+inline constexpr int64_t kRouteSums = 5;
+
 // What the tokens of a visit chose.
 struct Routing {
   int64_t N, E, k;

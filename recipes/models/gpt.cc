@@ -1,5 +1,7 @@
 #include "recipes/models/gpt.h"
 
+#include <cstdint>
+
 namespace delink {
 
 Embedding::Config EmbeddingOf(const GptConfig& c) {

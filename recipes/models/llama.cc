@@ -1,5 +1,7 @@
 #include "recipes/models/llama.h"
 
+#include <cstdint>
+
 namespace delink {
 
 Embedding::Config EmbeddingOf(const LlamaConfig& c) {

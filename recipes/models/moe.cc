@@ -44,7 +44,7 @@ void AddBlocks(Sequential& model, const MoeConfig& c) {
                 .hidden = c.expert_ffn,
                 .shared_hidden = c.shared_experts * c.expert_ffn,
                 .route = c.Route(),
-                .bias = c.bias_rate.has_value(),
+                .bias_rate = c.bias_rate,
                 .activation = ActivationOf(of),
                 .dropout = of.dropout,
                 .stddev = of.init_std,

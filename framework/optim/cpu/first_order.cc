@@ -96,6 +96,14 @@ void Lion(Stream& stream, const LionArgs& a) {
                params);
 }
 
+template <typename T>
+void BalanceBias(Stream&, const BalanceBiasArgs& a) {
+  if (a.control->skip != 0) return;
+  T* const bias = static_cast<T*>(a.bias);
+  for (int64_t i = 0; i < a.n; ++i) bias[i] += static_cast<T>(a.Move(i));
+}
+
+DELINK_OPTIM_INSTANTIATE(BalanceBias, BalanceBiasArgs);
 DELINK_OPTIM_INSTANTIATE(Sgd, SgdArgs);
 DELINK_OPTIM_INSTANTIATE(Lion, LionArgs);
 

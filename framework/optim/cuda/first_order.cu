@@ -19,6 +19,26 @@ void Sgd(Stream& stream, const SgdArgs& a) {
   });
 }
 
+namespace {
+
+constexpr int kBiasThreads = 128;
+
+__global__ void __launch_bounds__(kBiasThreads)
+    BalanceBiasKernel(BalanceBiasArgs a) {
+  const int64_t i = int64_t{blockIdx.x} * kBiasThreads + threadIdx.x;
+  if (a.control->skip != 0 || i >= a.n) return;
+  static_cast<float*>(a.bias)[i] += static_cast<float>(a.Move(i));
+}
+
+}  // namespace
+
+void BalanceBias(Stream& stream, const BalanceBiasArgs& a) {
+  if (a.n == 0) return;
+  Launch(BalanceBiasKernel,
+         dim3(static_cast<unsigned>((a.n + kBiasThreads - 1) / kBiasThreads)),
+         dim3(kBiasThreads), 0, stream, a);
+}
+
 void Lion(Stream& stream, const LionArgs& a) {
   const UpdatedParams& params = a.params;
   WithMaster(params, [&]<typename Master>(const Master& master, bool aligned) {

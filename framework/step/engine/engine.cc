@@ -83,6 +83,7 @@ void Engine::Load(const HostBatch& batch, int64_t step,
   device.CopyFromHost(stream, records_->ControlOf(step), &loaded_control_,
                       sizeof(loaded_control_));
   device.FillZero(stream, records_->loss, sizeof(LossRecord));
+  device.FillZero(stream, records_->layer_sums, memory_.layer_sums * 8);
 }
 
 // Loads this rank's tokens of each row. Positions are places in documents, or
@@ -157,15 +158,19 @@ void Engine::SendResult() {
   env_.device->CopyToHost(*compute_stream_, &result_.control,
                           records_->ControlOf(step_), sizeof(result_.control));
   env_.device->CopyToHost(*compute_stream_, &result_.votes,
-                          records_->sums + memory_.sums - 1,
-                          sizeof(result_.votes));
+                          records_->layer_sums - 1, sizeof(result_.votes));
+  if (memory_.layer_sums > 0) {
+    result_.layer_sums.resize(static_cast<size_t>(memory_.layer_sums));
+    env_.device->CopyToHost(*compute_stream_, result_.layer_sums.data(),
+                            records_->layer_sums, memory_.layer_sums * 8);
+  }
   compute_stream_->Record(*records_->result);
   DeviceTimes* const times = TimesOf(*running_, step_);
   if (times != nullptr) times->Result(*compute_stream_);
 }
 
 // The one place of a step where the host waits for the device.
-Engine::Result Engine::WaitForResult() {
+const Engine::Result& Engine::WaitForResult() {
   DeviceTimes* const times = TimesOf(*running_, step_);
   if (times != nullptr) times->EndStep(*compute_stream_);
   compute_stream_->SynchronizeWith(*records_->result);

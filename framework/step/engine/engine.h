@@ -90,8 +90,9 @@ class Engine {
   struct Result {
     UpdateControl control;
     double votes = 0;
+    std::vector<double> layer_sums;  // of all layers, in the order of places
   };
-  Result WaitForResult();
+  const Result& WaitForResult();
   // Waits for all lanes; must be called before others touch the store.
   absl::Status Drain();
   // Over all passes: the waits of the host's thread, not the device's.
@@ -168,6 +169,8 @@ class Engine {
   // cells that it owns.
   std::unique_ptr<Pending> ExchangeSums(int64_t count);
   void Update(int slab);
+  // After the slab's update, by the sums of the step, on the device.
+  void MoveBiasesOf(int slab, int64_t step, Stream& stream);
   // Whether any pass moves something between the host and the device.
   bool CopiesOverBus() const;
   // An instruction of a lane over the bus, which may be slowed.
@@ -245,6 +248,7 @@ class Engine {
   LoadedTokens loaded_tokens_;
   RngKey loaded_key_;
   UpdateControl loaded_control_;
+  std::vector<double> host_moves_;  // of the last update on the host
   Result result_;
   // Found by instructions of the pass under way, for its kSum.
   struct Found {

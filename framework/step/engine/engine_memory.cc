@@ -138,6 +138,16 @@ void Engine::PlaceRecords() {
     }
   }
   records_->sums = static_cast<double*>(place(memory_.sums * 8));
+  records_->layer_sums = records_->sums + memory_.sums - memory_.layer_sums;
+  if (!memory_.biases.empty()) {
+    records_->moves = static_cast<double*>(place(2 * memory_.layer_sums * 8));
+  }
+  for (const auto& [slab, layers] : memory_.biases) {
+    const auto bytes = static_cast<int64_t>(layers.size() * sizeof(int64_t));
+    auto* const to = static_cast<int64_t*>(place(bytes));
+    env_.device->CopyFromHost(*compute_stream_, to, layers.data(), bytes);
+    records_->bias_layers[slab] = to;
+  }
   const ParamStore& store = *env_.store;
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const LocalSlab& local = store.local(static_cast<int>(s));

@@ -39,7 +39,7 @@ absl::StatusOr<std::vector<double>> Engine::WeightNorms() {
     SumSquares(*compute_stream_, store, slab, store.owned(slab),
                records_->squares[s], store.master(slab));
   }
-  if (const auto exchange = ExchangeSums(memory_.sums - kTailSums)) {
+  if (const auto exchange = ExchangeSums(env_.store->layout().cells())) {
     DELINK_RETURN_IF_ERROR(exchange->Wait());
   }
   const std::vector<double> norms = NormsOf(store.layout(), SumsOnHost());

@@ -7,6 +7,7 @@
 
 #include "framework/base/at.h"
 #include "framework/comm/chain.h"
+#include "framework/optim/balance.h"
 #include "framework/step/engine/engine_state.h"
 
 namespace delink {
@@ -100,10 +101,22 @@ std::unique_ptr<Pending> Engine::UpdateOnHost(int slab, int64_t step) {
   env_.device->CopyToHost(lane.stream(), control, records_->ControlOf(step),
                           sizeof(*control));
   const int64_t update = lane.UpdatesAt(step, slab) + 1;
+  const auto biases = memory_.biases.find(slab);
+  const int64_t* layers = nullptr;
+  if (biases != memory_.biases.end()) {
+    layers = biases->second.data();
+    host_moves_.resize(static_cast<size_t>(memory_.layer_sums));
+    env_.device->CopyToHost(lane.stream(), host_moves_.data(),
+                            records_->MovesOf(step, memory_),
+                            memory_.layer_sums * 8);
+  }
   return Chain(WaitForStream(*env_.device, lane.stream()), {[=, this, &lane] {
                  return lane.Post([=, this, &lane] {
                    env_.host_optimizer->Update(lane.stream(), *env_.store, slab,
                                                control, update);
+                   if (layers == nullptr) return;
+                   MoveBiases(lane.stream(), *env_.store, slab, control,
+                              host_moves_.data(), layers);
                  });
                }});
 }
@@ -116,6 +129,7 @@ std::unique_ptr<Pending> Engine::UpdateLate(int slab, int64_t step) {
   const int64_t update = lane.UpdatesAt(step, slab) + 1;
   const auto work = [=, this, &lane] {
     env_.optimizer->Update(lane.stream(), *env_.store, slab, control, update);
+    MoveBiasesOf(slab, step, lane.stream());
   };
   // A GPU has a stream for it.
   if (!IsCuda(env_.device->kind())) return lane.Post(work);

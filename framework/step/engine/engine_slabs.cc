@@ -4,6 +4,7 @@
 
 #include "framework/base/at.h"
 #include "framework/comm/chain.h"
+#include "framework/optim/balance.h"
 #include "framework/step/engine/engine_state.h"
 
 namespace delink {
@@ -72,11 +73,15 @@ std::unique_ptr<Pending> Engine::Norm() {
   WriteTail(*compute_stream_, *env_.device, &records_->loss->loss_sum,
             &records_->loss->tokens,
             env_.watch != nullptr ? env_.watch->Vote() : 0,
-            records_->sums + memory_.sums - kTailSums);
+            records_->layer_sums - kTailSums);
   return Chain(
       ExchangeSums(memory_.sums), {[this]() -> std::unique_ptr<Pending> {
         FinishNorm(*compute_stream_, *env_.device, records_->sums,
-                   memory_.sums - kTailSums, records_->ControlOf(step_));
+                   env_.store->layout().cells(), records_->ControlOf(step_));
+        if (records_->moves != nullptr) {
+          env_.device->Copy(*compute_stream_, records_->MovesOf(step_, memory_),
+                            records_->layer_sums, memory_.layer_sums * 8);
+        }
         SendResult();
         return nullptr;
       }});
@@ -102,6 +107,14 @@ void Engine::Update(int slab) {
   env_.optimizer->Update(*compute_stream_, *env_.store, slab,
                          records_->ControlOf(step_),
                          At(env_.store->updates(), slab) + 1);
+  MoveBiasesOf(slab, step_, *compute_stream_);
+}
+
+void Engine::MoveBiasesOf(int slab, int64_t step, Stream& stream) {
+  const auto layers = records_->bias_layers.find(slab);
+  if (layers == records_->bias_layers.end()) return;
+  MoveBiases(stream, *env_.store, slab, records_->ControlOf(step),
+             records_->MovesOf(step, memory_), layers->second);
 }
 
 }  // namespace delink

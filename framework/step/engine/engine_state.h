@@ -1,6 +1,8 @@
 // Private to the engine: its data for each visit and each step.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -33,13 +35,22 @@ struct Engine::Records {
   // `documents` [M, B, all T].
   int32_t* places = nullptr;
   int32_t* documents = nullptr;
-  double* sums = nullptr;        // by cell (layout.h), then loss, tokens, votes
+  // By cell (layout.h); then loss, tokens, votes; then by layer.
+  double* sums = nullptr;
+  double* layer_sums = nullptr;  // in `sums`
+  // Copies of the layers' sums, as `controls`, and by slab
+  // (StepMemory::biases); null if there are no biases.
+  double* moves = nullptr;
+  std::map<int, int64_t*> bias_layers;
   std::vector<double*> squares;  // by slab: its cells, in `sums`
   RngKey* step_key = nullptr;
   LossRecord* loss = nullptr;
   // Two, by the step's number: updates may still run when the next begins.
   UpdateControl* controls = nullptr;
   UpdateControl* ControlOf(int64_t step) const { return controls + step % 2; }
+  double* MovesOf(int64_t step, const StepMemory& memory) const {
+    return moves + step % 2 * memory.layer_sums;
+  }
   std::unique_ptr<Event> result;  // of a step: copied to the host
 };
 

@@ -32,6 +32,7 @@ VisitInputs Engine::InputsOf(const Pass& pass, const Instruction& visit) const {
           .samples = records_->samples + micro_batch * b,
           .targets = records_->targets + tokens,
           .loss = records_->loss,
+          .sums = records_->layer_sums + At(memory_.first_sums, visit.layer),
           .again = RunsAgain(visit),
           .counted_targets = records_->counted_targets + micro_batch,
           .positions = positions,

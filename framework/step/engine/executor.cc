@@ -203,13 +203,14 @@ absl::Status Executor::Begin(const HostBatch& batch, int64_t step, double lr,
 }
 
 StepResult Executor::WaitForStep() {
-  const auto [control, votes] = engine_->WaitForResult();
+  const auto& [control, votes, layer_sums] = engine_->WaitForResult();
   step_range_.reset();
   return StepResult{.loss = control.loss_sum / control.tokens,
                     .tokens = static_cast<int64_t>(control.tokens),
                     .grad_norm = control.norm,
                     .skipped = control.skip != 0,
                     .votes = votes,
+                    .layer_sums = layer_sums,
                     .waited = engine_->waited() - waited_before_};
 }
 
@@ -295,7 +296,7 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
 
 std::vector<double> Executor::GradientNorms() const {
   const std::vector<double> sums = engine_->SumsOnHost();
-  const double tokens = sums[sums.size() - kTailSums + 1];
+  const double tokens = At(sums, env_.store->layout().cells() + 1);
   std::vector<double> norms = NormsOf(env_.store->layout(), sums);
   for (double& norm : norms) norm /= tokens;
   return norms;

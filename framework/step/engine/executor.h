@@ -29,6 +29,9 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   bool skipped = false;  // not finite or too large: nothing was updated
   double votes = 0;      // of all ranks; see StepWatch
+  // What layers added up over all ranks (Tape::Sums), in the order of places:
+  // LayerPlan::sums of each.
+  std::vector<double> layer_sums;
   // How long this rank's compute lane waited for exchanges between ranks, as
   // its thread saw it. If the device is asynchronous, this includes waiting for
   // the device.

@@ -49,6 +49,7 @@ class Measurer {
     inputs_.samples = static_cast<const int64_t*>(anywhere);
     inputs_.targets = static_cast<const int32_t*>(anywhere);
     inputs_.loss = static_cast<LossRecord*>(anywhere);
+    inputs_.sums = static_cast<double*>(anywhere);
     inputs_.counted_targets = static_cast<const int64_t*>(anywhere);
     anywhere_ = anywhere;
   }
@@ -119,6 +120,7 @@ class Measurer {
     plan.flops = tape_.flops();
     plan.backward_flops = tape_.backward_flops();
     plan.weight_flops = tape_.weight_flops();
+    plan.sums = tape_.sums_asked();
     if (!IsLast(layer)) plan.output = y_.shape();
   }
 

@@ -39,6 +39,7 @@ struct LayerPlan {
   double backward_flops = 0;
   double weight_flops = 0;  // of those, the second half's
   VisitExchanges exchanges;
+  int64_t sums = 0;  // Tape::Sums
 };
 
 // The FLOPs of an instruction of the layer; `recompute` is the forward that its

@@ -1,10 +1,15 @@
 #include "framework/step/plan/memory.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/optim/balance.h"
 #include "framework/step/program/shape_table.h"
 
 namespace delink {
@@ -90,6 +95,17 @@ int64_t LargestSums(const ParamStore& store) {
   return AlignUp(blocks * SizeOf(DType::kF64));
 }
 
+// Bytes of what biases move by: the layers' sums of two steps, and where they
+// begin.
+int64_t OfBiases(const StepMemory& memory) {
+  if (memory.biases.empty()) return 0;
+  int64_t bytes = 2 * AlignUp(memory.layer_sums * SizeOf(DType::kF64));
+  for (const auto& [slab, layers] : memory.biases) {
+    bytes += AlignUp(std::ssize(layers) * SizeOf(DType::kI64));
+  }
+  return bytes;
+}
+
 // Everything small that a step needs on the device; see Engine::Records.
 int64_t RecordBytes(const StepMemory& memory) {
   const BatchShape& batch = memory.batch;
@@ -107,7 +123,8 @@ int64_t RecordBytes(const StepMemory& memory) {
   return by_token * AlignUp(tokens * SizeOf(DType::kI32)) + of_context +
          AlignUp(samples * SizeOf(DType::kI64)) +
          AlignUp(memory.micro_batches * SizeOf(DType::kI64)) +
-         AlignUp(memory.sums * SizeOf(DType::kF64)) + 3 * kAlignment;
+         AlignUp(memory.sums * SizeOf(DType::kF64)) + OfBiases(memory) +
+         3 * kAlignment;
 }
 
 // By class of copies: as large as its largest slab on this rank.
@@ -161,7 +178,21 @@ StepMemory SizeStep(const ParamStore& store,
   m.positions = batch.masked || mesh.tensor > 1 || mesh.context > 1;
   const DType dtype = store.options().dtype;
   m.boundary_bytes = AlignUp(layers.front().output.elements() * SizeOf(dtype));
-  m.sums = store.layout().cells() + kTailSums;
+  for (const LayerPlan& layer : layers) {
+    m.first_sums.push_back(m.layer_sums);
+    m.layer_sums += layer.sums;
+  }
+  m.sums = store.layout().cells() + kTailSums + m.layer_sums;
+  const std::vector<int>& visited = store.visited();
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const int slab = static_cast<int>(s);
+    if (!HasBias(store, slab)) continue;
+    for (const int layer : store.slab(slab).layers) {
+      const auto at = std::ranges::lower_bound(visited, layer);
+      m.biases[slab].push_back(
+          At(m.first_sums, static_cast<size_t>(at - visited.begin())));
+    }
+  }
   const Program& any = passes.begin()->second.program;
   const auto pool_of = [&](int32_t layer) -> StepMemory::SlotPool& {
     return At(m.pools, SlotClassOf(any.shape, layer));

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -48,7 +49,7 @@ struct MemoryAccount {
 std::string ToString(const MemoryAccount& account);
 
 // Doubles that the norm's exchange sends after the sums of squares: the loss,
-// its number of tokens, the votes.
+// its number of tokens, the votes. The layers' sums follow.
 inline constexpr int64_t kTailSums = 3;
 
 // Sizes of everything the engine allocates.
@@ -84,8 +85,14 @@ struct StepMemory {
   int64_t staging = 0;        // where in `copies` a probe's kReduce is staged
   int64_t probe_staging = 0;  // and its kProbe
   int64_t sums = 0;           // doubles that the norm exchanges
-  bool positions = false;     // whether the records have tokens' positions
-  int64_t records = 0;        // bytes
+  int64_t layer_sums = 0;     // of them, the last: of all layers (LayerPlan)
+  std::vector<int64_t>
+      first_sums;  // where a layer's begin among these, by place
+  // By slab with a bias (framework/optim/balance.h): where the sums of each of
+  // its layers begin among those of all.
+  std::map<int, std::vector<int64_t>> biases;
+  bool positions = false;         // whether the records have tokens' positions
+  int64_t records = 0;            // bytes
   std::vector<SlotPool> fetched;  // by class of copies (ProgramShape)
   int64_t host_scratch = 0;       // of the host, for its updates
 

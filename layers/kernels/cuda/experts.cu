@@ -35,6 +35,25 @@ void RouteBackward(Stream& stream, const RouteBackwardArgs& s) {
 }
 
 template <typename T>
+void RouteStatistics(Stream& stream, const RouteStatisticsArgs& s) {
+  if (s.N == 0) return;
+  Launch(RouteStatisticsKernel, dim3(Blocks(s.N, kRouteWarps)),
+         dim3(kRouteWarps * kWarp), 0, stream, s);
+}
+
+template <typename T>
+void SumRows(Stream& stream, const SumRowsArgs& s) {
+  if (s.R == 0) return;
+  Launch(SumRowsKernel, dim3(static_cast<unsigned>(s.R)), dim3(kAssignThreads),
+         0, stream, s);
+}
+
+template <typename T>
+void RecordLoads(Stream& stream, const RecordLoadsArgs& s) {
+  Launch(RecordLoadsKernel, dim3(1), dim3(kAssignThreads), 0, stream, s);
+}
+
+template <typename T>
 void CountPairs(Stream& stream, const CountPairsArgs& s) {
   if (s.G == 0) return;
   Launch(CountPairsKernel,
@@ -121,6 +140,9 @@ void ExpertActBackward(Stream& stream, const ExpertActBackwardArgs& s) {
 #define DELINK_INSTANTIATE(T)                                              \
   template void Route<T>(Stream&, const RouteArgs&);                       \
   template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
+  template void RouteStatistics<T>(Stream&, const RouteStatisticsArgs&);   \
+  template void SumRows<T>(Stream&, const SumRowsArgs&);                   \
+  template void RecordLoads<T>(Stream&, const RecordLoadsArgs&);           \
   template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
   template void Balance<T>(Stream&, const BalanceArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \

@@ -161,6 +161,7 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp)
   const bool counts = s.targets == nullptr || s.targets[n] >= 0;
   const auto* const all_logits = static_cast<const float*>(s.logits);
   float* const d = static_cast<float*>(s.dlogits);
+  double balance = 0;
   for (int64_t p = 0; p < s.form.prototypes; ++p) {
     const ExpertRange of(s, n * s.form.prototypes + p);
     const RangeScores scores(all_logits + of.logits, of.size, s.form.sigmoid);
@@ -195,6 +196,7 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp)
       mean += shares[e] * scores.Score(e) / all;
     }
     mean = WarpSum(mean);
+    balance += mean;
     for (int64_t e = LaneOfWarp(); e < of.size; e += kWarp) {
       const float score = scores.Score(e);
       const float ds = shares != nullptr ? (shares[e] - mean) / all : 0.0F;
@@ -210,11 +212,76 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp)
     }
     __syncwarp();
   }
+  if (s.balance != nullptr && LaneOfWarp() == 0) s.balance[n] = balance;
   if (s.dz == 0 || !counts) return;
   const RangeScores scores(all_logits + n * s.E, s.E, false);
   const float lse = scores.most + logf(scores.sum);
   for (int64_t e = LaneOfWarp(); e < s.E; e += kWarp) {
     d[n * s.E + e] += static_cast<float>(2 * s.dz) * lse * scores.Score(e);
+  }
+}
+
+// A warp has a token.
+__global__ void __launch_bounds__(kRouteWarps* kWarp)
+    RouteStatisticsKernel(RouteStatisticsArgs s) {
+  const int64_t n = WarpOfGrid();
+  if (n >= s.N) return;
+  const bool counts = s.targets == nullptr || s.targets[n] >= 0;
+  const float* const x = static_cast<const float*>(s.logits) + n * s.E;
+  const int64_t size = s.E / s.form.prototypes;
+  float entropy = 0, lse = 0;
+  for (int64_t p = 0; counts && p < s.form.prototypes; ++p) {
+    const RangeScores scores(x + p * size, size, s.form.sigmoid);
+    const float all = scores.SumOfScores();
+    float sum = 0;
+    for (int64_t e = LaneOfWarp(); e < size; e += kWarp) {
+      const float share = scores.Score(e) / all;
+      if (share > 0) sum -= share * logf(share);
+    }
+    entropy += WarpSum(sum);
+  }
+  if (counts) {
+    const RangeScores all(x, s.E, false);
+    lse = all.most + logf(all.sum);
+  }
+  if (LaneOfWarp() != 0) return;
+  s.rows[n] = entropy / static_cast<float>(s.form.prototypes);
+  s.rows[s.N + n] = double{lse} * lse;
+}
+
+// A block has a sum; a thread adds its rows in order, then threads are added.
+__global__ void __launch_bounds__(kAssignThreads) SumRowsKernel(SumRowsArgs s) {
+  __shared__ double partial[kAssignThreads];
+  const double* const rows = s.rows + int64_t{blockIdx.x} * s.N;
+  double sum = 0;
+  for (int64_t n = threadIdx.x; n < s.N; n += kAssignThreads) sum += rows[n];
+  partial[threadIdx.x] = sum;
+  __syncthreads();
+  for (unsigned half = kAssignThreads / 2; half > 0; half /= 2) {
+    if (threadIdx.x < half) partial[threadIdx.x] += partial[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) s.sums[blockIdx.x] += partial[0];
+}
+
+// One block; whole numbers, so that the order of sums does not matter.
+__global__ void __launch_bounds__(kAssignThreads)
+    RecordLoadsKernel(RecordLoadsArgs s) {
+  __shared__ double loads[kAssignThreads], above[kAssignThreads];
+  loads[threadIdx.x] = above[threadIdx.x] = 0;
+  for (int64_t e = threadIdx.x; e < s.E; e += kAssignThreads) {
+    const int64_t load = s.loads[e];
+    s.sums[e] += static_cast<double>(load);
+    loads[threadIdx.x] += static_cast<double>(load);
+    if (s.capacity > 0 && load > s.capacity) {
+      above[threadIdx.x] += static_cast<double>(load - s.capacity);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  for (int i = 0; i < kAssignThreads; ++i) {
+    s.sums[s.E] += loads[i];
+    s.sums[s.E + 1] += above[i];
   }
 }
 

@@ -24,6 +24,14 @@ std::vector<double> ScoresOf(const std::vector<double>& logits, bool sigmoid) {
   return scores;
 }
 
+template <typename S>
+double LogSumExp(const S* x, int64_t n) {
+  const double most = *std::max_element(x, x + n);
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - most);
+  return most + std::log(sum);
+}
+
 // The numbers of the `count` largest values, the largest first, of equal ones
 // the lower.
 std::vector<int64_t> Largest(const std::vector<double>& values, int64_t count) {
@@ -123,6 +131,7 @@ void RouteBackward(Stream&, const RouteBackwardArgs& s) {
   const auto* const dgates = static_cast<const S*>(s.dgates);
   const auto* const dshares = static_cast<const S*>(s.dshares);
   auto* const dlogits = static_cast<S*>(s.dlogits);
+  if (s.balance != nullptr) std::fill_n(s.balance, s.N, 0.0);
   for (int64_t i = 0; i < s.N * s.form.prototypes; ++i) {
     const int64_t n = i / s.form.prototypes;
     const bool counts = s.targets == nullptr || s.targets[n] >= 0;
@@ -148,6 +157,7 @@ void RouteBackward(Stream&, const RouteBackwardArgs& s) {
       double all = 0, mean = 0;
       for (size_t e = 0; e < scores.size(); ++e) all += scores[e];
       for (size_t e = 0; e < scores.size(); ++e) mean += d[e] * scores[e] / all;
+      if (s.balance != nullptr) s.balance[n] += mean;
       for (size_t e = 0; e < scores.size(); ++e) ds[e] += (d[e] - mean) / all;
     }
     double dot = 0;
@@ -161,13 +171,54 @@ void RouteBackward(Stream&, const RouteBackwardArgs& s) {
   for (int64_t n = 0; s.dz != 0 && n < s.N; ++n) {
     if (s.targets != nullptr && s.targets[n] < 0) continue;
     const S* const own = logits + n * s.E;
-    const double most = *std::max_element(own, own + s.E);
-    double sum = 0;
-    for (int64_t e = 0; e < s.E; ++e) sum += std::exp(own[e] - most);
-    const double lse = most + std::log(sum);
+    const double lse = LogSumExp(own, s.E);
     for (int64_t e = 0; e < s.E; ++e) {
       S& d = dlogits[n * s.E + e];
       d = static_cast<S>(d + s.dz * 2 * lse * std::exp(own[e] - lse));
+    }
+  }
+}
+
+template <typename T>
+void RouteStatistics(Stream&, const RouteStatisticsArgs& s) {
+  using S = Wide<T>;
+  std::fill_n(s.rows, 2 * s.N, 0.0);
+  const int64_t size = s.E / s.form.prototypes;
+  for (int64_t n = 0; n < s.N; ++n) {
+    if (s.targets != nullptr && s.targets[n] < 0) continue;
+    const S* const own = static_cast<const S*>(s.logits) + n * s.E;
+    for (int64_t p = 0; p < s.form.prototypes; ++p) {
+      const S* const first = own + p * size;
+      const std::vector<double> scores =
+          ScoresOf({first, first + size}, s.form.sigmoid);
+      const double sum = std::accumulate(scores.begin(), scores.end(), 0.0);
+      for (const double score : scores) {
+        const double share = score / sum;
+        if (share == 0) continue;
+        s.rows[n] -=
+            share * std::log(share) / static_cast<double>(s.form.prototypes);
+      }
+    }
+    const double lse = LogSumExp(own, s.E);
+    s.rows[s.N + n] = lse * lse;
+  }
+}
+
+template <typename T>
+void SumRows(Stream&, const SumRowsArgs& s) {
+  for (int64_t r = 0; r < s.R; ++r) {
+    s.sums[r] += std::accumulate(s.rows + r * s.N, s.rows + (r + 1) * s.N, 0.0);
+  }
+}
+
+template <typename T>
+void RecordLoads(Stream&, const RecordLoadsArgs& s) {
+  for (int64_t e = 0; e < s.E; ++e) {
+    const double load = s.loads[e];
+    s.sums[e] += load;
+    s.sums[s.E] += load;
+    if (s.capacity > 0 && s.loads[e] > s.capacity) {
+      s.sums[s.E + 1] += load - static_cast<double>(s.capacity);
     }
   }
 }
@@ -335,6 +386,9 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
 #define DELINK_INSTANTIATE(T)                                              \
   template void Route<T>(Stream&, const RouteArgs&);                       \
   template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
+  template void RouteStatistics<T>(Stream&, const RouteStatisticsArgs&);   \
+  template void SumRows<T>(Stream&, const SumRowsArgs&);                   \
+  template void RecordLoads<T>(Stream&, const RecordLoadsArgs&);           \
   template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
   template void Balance<T>(Stream&, const BalanceArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \

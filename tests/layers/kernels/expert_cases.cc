@@ -87,7 +87,19 @@ Case RouteCase(const Shape& p) {
         back.first = first;
         back.dz = 0.25;
         back.targets = p.masked ? targets.data() : nullptr;
+        Guarded<double> of_shares(p.N), of_tokens(2 * p.N), sums(2);
+        std::fill_n(sums.data(), 2, 0.5);
+        back.balance = of_shares.data();
         kernels.route_backward(stream, back);
+        kernels.route_statistics(stream, {.N = p.N,
+                                          .E = p.E,
+                                          .form = p.form,
+                                          .logits = logits.data(),
+                                          .targets = back.targets,
+                                          .rows = of_tokens.data()});
+        kernels.sum_rows(
+            stream,
+            {.R = 2, .N = p.N, .rows = of_tokens.data(), .sums = sums.data()});
         kernels.count_pairs(stream, {.N = p.N,
                                      .E = p.E,
                                      .k = p.k,
@@ -104,6 +116,10 @@ Case RouteCase(const Shape& p) {
                                  .counts = counts.data(),
                                  .dshares = balance.data()});
         return {
+            Result("sum of share * gradient", of_shares,
+                   4 * Tolerance<float>(p.E)),
+            Result("entropies", of_tokens, 4 * Tolerance<float>(p.E)),
+            Result("sums", sums, 4 * Tolerance<float>(p.E)),
             Result("counts", counts, 0),
             Result("balance", balance, 1e-7),
             Result("gates", gates, Tolerance<float>(p.E)),
@@ -198,7 +214,14 @@ Case RowsCase(const Rows& p) {
                                       .rows = sorted.rows.data(),
                                       .x = of_rows.data(),
                                       .y = combined.data()});
-        return {Result("offsets", sorted.offsets, 0),
+        Guarded<double> sums(p.E + 2);
+        std::fill_n(sums.data(), p.E + 2, 3.0);
+        kernels.record_loads(stream, {.E = p.E,
+                                      .capacity = p.capacity,
+                                      .loads = sorted.loads.data(),
+                                      .sums = sums.data()});
+        return {Result("sums", sums, 0),
+                Result("offsets", sorted.offsets, 0),
                 Result("rows", sorted.rows, 0),
                 FirstOf("pairs", sorted.pairs, sorted.count, 0),
                 Result("loads", sorted.loads, 0),

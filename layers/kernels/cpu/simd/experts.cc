@@ -131,8 +131,9 @@ void RouteRange(const RouteArgs& s, const RangeOf& of, float* scratch) {
   }
 }
 
-void GradientOfRange(const RouteBackwardArgs& s, const RangeOf& of, int64_t n,
-                     float* scratch) {
+// Returns the sum of share * its gradient.
+float GradientOfRange(const RouteBackwardArgs& s, const RangeOf& of, int64_t n,
+                      float* scratch) {
   const bool counts = s.targets == nullptr || s.targets[n] >= 0;
   const int32_t* const ids = s.ids + of.choices;
   const float* const dgates = static_cast<const float*>(s.dgates) + of.choices;
@@ -152,10 +153,10 @@ void GradientOfRange(const RouteBackwardArgs& s, const RangeOf& of, int64_t n,
   for (int64_t j = 0; j < of.each; ++j) {
     ds[ids[j] - of.first] += by * (dgates[j] - common);
   }
+  float mean = 0;
   if (s.dshares != nullptr && counts) {
     const float* const shares = static_cast<const float*>(s.dshares) +
                                 (s.first + n) / s.tokens * s.E + of.first;
-    float mean = 0;
     for (int64_t e = 0; e < of.size; ++e) mean += shares[e] * scores[e] / all;
     for (int64_t e = 0; e < of.size; ++e) ds[e] += (shares[e] - mean) / all;
   }
@@ -165,6 +166,36 @@ void GradientOfRange(const RouteBackwardArgs& s, const RangeOf& of, int64_t n,
     d[e] =
         scores[e] * (s.form.sigmoid ? (1.0F - scores[e]) * ds[e] : ds[e] - dot);
   }
+  return mean;
+}
+
+double LogSumExp(const float* x, int64_t n) {
+  float most = kLowest;
+  for (int64_t e = 0; e < n; ++e) most = x[e] > most ? x[e] : most;
+  double sum = 0;
+  for (int64_t e = 0; e < n; e += kWidth) {
+    const int64_t rest = n - e < kWidth ? n - e : kWidth;
+    const Vec power = Exp(LoadPartial(x + e, rest) - most);
+    for (int64_t lane = 0; lane < rest; ++lane) sum += power[lane];
+  }
+  return most + __builtin_log(sum);
+}
+
+// The entropy of the shares of a range of logits.
+double EntropyOf(const float* x, int64_t n, bool sigmoid, float* scores) {
+  const double all = ScoresOf(x, n, sigmoid, scores);
+  double sum = 0;
+  if (!sigmoid) {
+    for (int64_t e = 0; e < n; ++e) {
+      if (scores[e] > 0) sum += double{scores[e]} * x[e];
+    }
+    return LogSumExp(x, n) - sum;
+  }
+  for (int64_t e = 0; e < n; ++e) {
+    const double share = scores[e] / all;
+    if (share > 0) sum -= share * __builtin_log(share);
+  }
+  return sum;
 }
 
 // Of the squared logarithm of the sum of all exponentials.
@@ -172,16 +203,8 @@ void AddGradientOfZ(const RouteBackwardArgs& s, int64_t n, float* scratch) {
   if (s.targets != nullptr && s.targets[n] < 0) return;
   const float* const x = static_cast<const float*>(s.logits) + n * s.E;
   float* const d = static_cast<float*>(s.dlogits) + n * s.E;
-  float most = kLowest;
-  for (int64_t e = 0; e < s.E; ++e) most = x[e] > most ? x[e] : most;
-  double sum = 0;
   ScoresOf(x, s.E, false, scratch);
-  for (int64_t e = 0; e < s.E; e += kWidth) {
-    const int64_t rest = s.E - e < kWidth ? s.E - e : kWidth;
-    const Vec power = Exp(LoadPartial(x + e, rest) - most);
-    for (int64_t lane = 0; lane < rest; ++lane) sum += power[lane];
-  }
-  const double lse = most + __builtin_log(sum);
+  const double lse = LogSumExp(x, s.E);
   const float by = static_cast<float>(2 * s.dz * lse);
   for (int64_t e = 0; e < s.E; ++e) d[e] += by * scratch[e];
 }
@@ -203,10 +226,52 @@ void RouteBackward(Stream&, const RouteBackwardArgs& s) {
 #pragma omp parallel for schedule(static) if (s.N * s.E > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
     float* const scratch = ThreadFloats(2 * s.E);
+    double balance = 0;
     for (int64_t p = 0; p < s.form.prototypes; ++p) {
-      GradientOfRange(s, RangeOf(s, n * s.form.prototypes + p), n, scratch);
+      balance +=
+          GradientOfRange(s, RangeOf(s, n * s.form.prototypes + p), n, scratch);
     }
+    if (s.balance != nullptr) s.balance[n] = balance;
     if (s.dz != 0) AddGradientOfZ(s, n, scratch);
+  }
+}
+
+template <typename T>
+void RouteStatistics(Stream&, const RouteStatisticsArgs& s) {
+  const int64_t size = s.E / s.form.prototypes;
+#pragma omp parallel for schedule(static) if (s.N * s.E > kParallelFrom)
+  for (int64_t n = 0; n < s.N; ++n) {
+    const bool counts = s.targets == nullptr || s.targets[n] >= 0;
+    const float* const x = static_cast<const float*>(s.logits) + n * s.E;
+    double entropy = 0;
+    for (int64_t p = 0; counts && p < s.form.prototypes; ++p) {
+      entropy +=
+          EntropyOf(x + p * size, size, s.form.sigmoid, ThreadFloats(size));
+    }
+    const double lse = counts ? LogSumExp(x, s.E) : 0;
+    s.rows[n] = entropy / static_cast<double>(s.form.prototypes);
+    s.rows[s.N + n] = lse * lse;
+  }
+}
+
+template <typename T>
+void SumRows(Stream&, const SumRowsArgs& s) {
+  for (int64_t r = 0; r < s.R; ++r) {
+    double sum = 0;
+    for (int64_t n = 0; n < s.N; ++n) sum += s.rows[r * s.N + n];
+    s.sums[r] += sum;
+  }
+}
+
+template <typename T>
+void RecordLoads(Stream&, const RecordLoadsArgs& s) {
+  for (int64_t e = 0; e < s.E; ++e) {
+    const double load = s.loads[e];
+    s.sums[e] += load;
+    s.sums[s.E] += load;
+    if (s.capacity > 0 && s.loads[e] > s.capacity) {
+      s.sums[s.E + 1] += load - static_cast<double>(s.capacity);
+    }
   }
 }
 
@@ -377,6 +442,9 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
 #define DELINK_INSTANTIATE(T)                                              \
   template void Route<T>(Stream&, const RouteArgs&);                       \
   template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
+  template void RouteStatistics<T>(Stream&, const RouteStatisticsArgs&);   \
+  template void SumRows<T>(Stream&, const SumRowsArgs&);                   \
+  template void RecordLoads<T>(Stream&, const RecordLoadsArgs&);           \
   template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
   template void Balance<T>(Stream&, const BalanceArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
