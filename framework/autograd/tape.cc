@@ -126,7 +126,7 @@ double* Tape::Sums(int64_t count) {
   const VisitGroup* const tensor = env_.groups.tensor;
   const bool another =
       tensor != nullptr && !env_.groups.sequence && tensor->rank() > 0;
-  if (!inputs_.training || inputs_.again || another) return nullptr;
+  if (!inputs_.training || another) return nullptr;
   return inputs_.sums != nullptr ? inputs_.sums + first : nullptr;
 }
 

@@ -255,10 +255,10 @@ class Tape {
     DELINK_CHECK(state != nullptr) << "the state is another module's";
     return *state;
   }
-  // `count` sums of the step over all visits of the layer, which ops add to, in
-  // forward or later; null if this visit is to add nothing, because it is no
-  // training, or its forward runs again, or another rank adds the same. Ops ask
-  // for them in forward, in the same order at every visit.
+  // `count` sums of the step over all visits of the layer; null if this visit
+  // is to add nothing, because it is no training, or another rank adds the
+  // same. A backward may add to them, and a forward unless inputs().again. Ops
+  // ask for them in forward, in the same order at every visit.
   double* Sums(int64_t count);
   // How many this forward has asked for.
   int64_t sums_asked() const { return sums_asked_; }

@@ -92,6 +92,17 @@ Json RowOf(const StepDone& step) {
                     {"gradient", step.norms->gradient},
                     {"weight", step.norms->weight}};
   }
+  if (step.routing.has_value()) {
+    row["routing"] = {{"layers", step.routing->layers},
+                      {"load", step.routing->load},
+                      {"dropped", step.routing->dropped},
+                      {"entropy", step.routing->entropy},
+                      {"z", step.routing->z},
+                      {"aux_loss", step.routing->aux_loss}};
+    if (!step.routing->choices.empty()) {
+      row["routing"]["choices"] = step.routing->choices;
+    }
+  }
   if (step.sources.size() > 1) row["sources"] = ConsumedJson(step.sources);
   return row;
 }

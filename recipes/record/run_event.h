@@ -59,6 +59,22 @@ struct NormsByLayer {
   std::vector<double> weight;
 };
 
+// How the routers of a step chose, layer by layer; numbers are over counted
+// targets.
+struct RoutingByLayer {
+  static constexpr int64_t kListed = 256;  // most experts whose choices are
+
+  std::vector<std::string> layers;  // those with experts: "blocks/1"
+  // Tokens of an expert, as ratios to their mean over experts: the least, the
+  // quartiles and the largest.
+  std::vector<std::vector<double>> load;
+  std::vector<double> dropped;   // the fraction of choices above the capacity
+  std::vector<double> entropy;   // of a token's shares, nats
+  std::vector<double> z;         // squared log sum exp of a token's logits
+  std::vector<double> aux_loss;  // with its weight, of a token
+  std::vector<std::vector<double>> choices;  // by expert, if those are few
+};
+
 // The speed of a step, and the running mean over recent steps.
 struct Speed {
   double tokens_per_s = 0;
@@ -99,10 +115,11 @@ struct StepDone {
   double grad_norm = 0;
   bool skipped = false;
   Speed speed;
-  std::optional<PipelineWait> wait;     // with a pipeline
-  int64_t memory = 0, peak_memory = 0;  // bytes of this process, resident
-  std::optional<NormsByLayer> norms;    // if they were measured
-  std::vector<SourceState> sources;     // after it
+  std::optional<PipelineWait> wait;       // with a pipeline
+  int64_t memory = 0, peak_memory = 0;    // bytes of this process, resident
+  std::optional<NormsByLayer> norms;      // if they were measured
+  std::optional<RoutingByLayer> routing;  // of models with experts, if logged
+  std::vector<SourceState> sources;       // after it
 };
 
 // How well the gradients of layers that share agree.

@@ -8,6 +8,20 @@
 namespace delink {
 namespace {
 
+void AddRouting(const RoutingByLayer& routing, Scalars& scalars) {
+  for (size_t i = 0; i < routing.layers.size(); ++i) {
+    const std::string& layer = routing.layers[i];
+    scalars.emplace_back("routing/largest_load/" + layer,
+                         routing.load[i].back());
+    scalars.emplace_back("routing/least_load/" + layer,
+                         routing.load[i].front());
+    scalars.emplace_back("routing/dropped/" + layer, routing.dropped[i]);
+    scalars.emplace_back("routing/entropy/" + layer, routing.entropy[i]);
+    scalars.emplace_back("routing/z/" + layer, routing.z[i]);
+    scalars.emplace_back("routing/aux_loss/" + layer, routing.aux_loss[i]);
+  }
+}
+
 Scalars ScalarsOf(const StepDone& step) {
   Scalars scalars = {
       {"train/loss", step.loss},
@@ -21,6 +35,7 @@ Scalars ScalarsOf(const StepDone& step) {
       {"speed/percent_of_peak", 100 * step.speed.peak_fraction},
       {"memory/resident_bytes", static_cast<double>(step.memory)},
       {"memory/peak_bytes", static_cast<double>(step.peak_memory)}};
+  if (step.routing.has_value()) AddRouting(*step.routing, scalars);
   if (!step.norms.has_value()) return scalars;
   for (size_t i = 0; i < step.norms->layers.size(); ++i) {
     const std::string& layer = step.norms->layers[i];

@@ -10,6 +10,7 @@
 #include "recipes/record/run_folder.h"
 #include "recipes/run/observers/norms_by_layer.h"
 #include "recipes/run/observers/pipeline_rows.h"
+#include "recipes/run/observers/routing_by_layer.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
@@ -138,6 +139,9 @@ absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
                .speed = meter_.Step(took, tokens, stage.flops_per_token()),
                .wait = wait,
                .norms = std::move(norms),
+               .routing = at.step() % recipe.run.log_every == 0
+                              ? RoutingOf(stage, result)
+                              : std::nullopt,
                .sources = run_->sources().StatesAt(at.blend())};
   // On the CPU the next step occupies this thread, so record now.
   return IsCuda(run_->env().device->kind()) ? absl::OkStatus() : Flush();

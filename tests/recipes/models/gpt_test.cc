@@ -131,7 +131,7 @@ TEST(Gpt, SinglePrecisionFollowsDouble) {
 
 TEST(ModelList, BuildsByKind) {
   const ModelList models = BuiltInModels();
-  ASSERT_EQ(KindsOf(models).size(), 2U);
+  ASSERT_EQ(KindsOf(models).size(), 3U);
   EXPECT_EQ(KindsOf(models)[0].name, "gpt");
   EXPECT_EQ(KindsOf(models)[1].name, "llama");
   ParamRegistry registry;

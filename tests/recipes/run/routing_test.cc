@@ -1,0 +1,141 @@
+// What a run of a model with experts records of its routers, and the biases
+// that follow from it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/recipes/run/marked_models.h"
+#include "tests/recipes/run/tiny_run.h"
+
+namespace delink::testing::routing_test {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using Json = nlohmann::json;
+
+constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny_moe.toml
+constexpr int64_t kTokens = 8 * 32;           // of a step
+constexpr int64_t kExperts = 8;
+
+std::vector<Json> Routing(const TinyRuns& runs, const std::string& out) {
+  std::vector<Json> rows = runs.RowsOf(out, {"routing", "skipped"});
+  std::erase_if(rows, [](const Json& row) { return !row.contains("routing"); });
+  return rows;
+}
+
+std::vector<double> Choices(const Json& row, size_t layer) {
+  return row["routing"]["choices"][layer];
+}
+
+double Sum(const std::vector<double>& of) {
+  return std::accumulate(of.begin(), of.end(), 0.0);
+}
+
+// Every token counts once: whatever is recomputed, cut or left on the host.
+TEST(Routing, CountsEveryChoiceOnce) {
+  const TinyRuns runs("tiny_moe");
+  const std::string none = "stage.0.share=none";
+  runs.Go({.sets = {none}, .out = "one"});
+  const std::vector<Json> rows = Routing(runs, "one");
+  ASSERT_EQ(rows.size(), size_t{kSteps});
+  for (const Json& row : rows) {
+    const std::vector<std::string> layers = row["routing"]["layers"];
+    EXPECT_THAT(layers, ElementsAre("blocks/1", "blocks/2", "blocks/3"));
+    for (size_t layer = 0; layer < layers.size(); ++layer) {
+      const std::vector<double> choices = Choices(row, layer);
+      EXPECT_EQ(Sum(choices), 2 * kTokens);
+      const std::vector<double> load = row["routing"]["load"][layer];
+      const double mean = 2 * kTokens / double{kExperts};
+      EXPECT_EQ(load.front(), *std::ranges::min_element(choices) / mean);
+      EXPECT_EQ(load.back(), *std::ranges::max_element(choices) / mean);
+    }
+    EXPECT_THAT(row["routing"]["dropped"].get<std::vector<double>>(), Each(0));
+  }
+  runs.Go({.sets = {none, "run.recompute=block"}, .out = "block"});
+  EXPECT_EQ(Routing(runs, "block"), rows);
+  runs.Go({.ranks = 2,
+           .sets = {none, "stage.0.parallel.pipeline=2"},
+           .out = "pipeline"});
+  EXPECT_EQ(Routing(runs, "pipeline"), rows);
+  runs.Go({.sets = {none, "stage.0.offload.update=host",
+                    "stage.0.offload.state=host"},
+           .out = "host"});
+  EXPECT_EQ(Routing(runs, "host"), rows);
+  for (const char* const axis : {"data", "tensor", "context"}) {
+    SCOPED_TRACE(axis);
+    runs.Go({.ranks = 2,
+             .sets = {none, absl::StrCat("stage.0.parallel.", axis, "=2")},
+             .out = axis});
+    for (const Json& row : Routing(runs, axis)) {
+      EXPECT_EQ(Sum(Choices(row, 0)), 2 * kTokens);
+    }
+    // The first step's weights are the same.
+    EXPECT_EQ(Choices(Routing(runs, axis)[0], 2), Choices(rows[0], 2));
+  }
+}
+
+// A bias moves against the load that was recorded: of all layers that share it,
+// then of its own. It stays where it is if a step is skipped.
+TEST(Routing, BiasesFollowLoads) {
+  const TinyRuns runs("tiny_moe", MarkedText(kSteps * 8 * 10 / 9 + 10, 32));
+  runs.Go({.sets = {"optimizer.skip.nonfinite=true"},
+           .out = "run",
+           .models = MarkedModels});
+  std::vector<std::vector<float>> biases(3, std::vector<float>(kExperts));
+  const std::vector<Json> rows = Routing(runs, "run");
+  ASSERT_EQ(rows.size(), size_t{kSteps});
+  int64_t skipped = 0;
+  for (int64_t step = 1; step <= kSteps; ++step) {
+    if (rows[step - 1].contains("skipped")) {
+      ++skipped;
+      continue;
+    }
+    for (size_t layer = 0; layer < 3; ++layer) {
+      std::vector<double> loads(kExperts);
+      for (size_t other = 0; other < 3; ++other) {
+        if (step > kSwitch && other != layer) continue;
+        const std::vector<double> more = Choices(rows[step - 1], other);
+        for (size_t e = 0; e < kExperts; ++e) loads[e] += more[e];
+      }
+      const double mean = Sum(loads) / kExperts;
+      for (size_t e = 0; e < kExperts; ++e) {
+        const float sign = loads[e] < mean ? 1 : loads[e] > mean ? -1 : 0;
+        biases[layer][e] += sign * 1e-3F;
+      }
+    }
+  }
+  EXPECT_EQ(skipped, 1);
+  const Tensors tensors = runs.Load("run", kSteps);
+  for (size_t layer = 0; layer < 3; ++layer) {
+    const std::string name =
+        absl::StrCat("/model/blocks/", layer + 1, "/moe/router/bias");
+    EXPECT_EQ(tensors.at(name), biases[layer]) << name;
+  }
+}
+
+TEST(Routing, CapacityDropsWhatIsAboveIt) {
+  const TinyRuns runs("tiny_m6");
+  runs.Go({.sets = {"model.capacity=0.5"}, .out = "half"});
+  const std::vector<Json> rows = Routing(runs, "half");
+  for (const Json& row : rows) {
+    // Each expert keeps half of the mean at most.
+    for (const double dropped : row["routing"]["dropped"]) {
+      EXPECT_GE(dropped, 0.5);
+      EXPECT_LT(dropped, 1);
+    }
+  }
+  // 2 sequences of 32, 2 experts of a prototype.
+  runs.Go({.sets = {"model.capacity=2"}, .out = "all"});
+  runs.Go({.sets = {"model.capacity=0"}, .out = "none"});
+  runs.ExpectSameBits("all", "none", kSteps);
+}
+
+}  // namespace
+}  // namespace delink::testing::routing_test
