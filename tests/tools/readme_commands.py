@@ -22,10 +22,14 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
 PROMPT = "The "
 
 
+def readme():
+  with open(f"{ROOT}/README.md", encoding="utf-8") as file:
+    return file.read()
+
+
 def commands(title):
   """The lines of the block of commands under that heading."""
-  with open(f"{ROOT}/README.md", encoding="utf-8") as file:
-    section = re.search(rf"^## {title}\n(.*?)^## ", file.read(), re.M | re.S)
+  section = re.search(rf"^## {title}\n(.*?)^## ", readme(), re.M | re.S)
   block = re.search(r"^```\n(.*?)^```$", section[1], re.M | re.S)
   return [line for line in block[1].splitlines() if line]
 
@@ -102,6 +106,12 @@ def check_by_hand(folder):
   train = the_one(lines, "delink train ")
   shell(folder, [path, f"{train} --resume"])
   assert losses(f"{folder}/runs/tiny") == trained, "it had ended"
+  recipe = re.search(r"`delink train (recipes/\S+)`", readme())[1]
+  experts = train.replace("recipes/tiny.toml", recipe)
+  assert experts != train, recipe
+  shell(folder, [path, f"{experts}-experts"])
+  trained_experts = losses(f"{folder}/runs/tiny-experts")
+  assert trained_experts[-1] < trained_experts[0], trained_experts
   if MPIRUN:
     for more in ("", " --set stage.0.parallel.pipeline=2",
                  " --set stage.0.parallel.tensor=2"):

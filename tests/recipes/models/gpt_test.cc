@@ -134,6 +134,7 @@ TEST(ModelList, BuildsByKind) {
   ASSERT_EQ(KindsOf(models).size(), 3U);
   EXPECT_EQ(KindsOf(models)[0].name, "gpt");
   EXPECT_EQ(KindsOf(models)[1].name, "llama");
+  EXPECT_EQ(KindsOf(models)[2].name, "moe");
   ParamRegistry registry;
   EXPECT_EQ(BuildModel(models, Scope(registry), Tiny())->blocks(), 2);
 }
