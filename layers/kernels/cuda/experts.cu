@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "framework/base/check.h"
+#include "layers/kernels/cuda/balance.cuh"
 #include "layers/kernels/cuda/cuda.h"
 #include "layers/kernels/cuda/experts.cuh"
 #include "layers/kernels/cuda/routing.cuh"
