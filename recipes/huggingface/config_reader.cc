@@ -224,6 +224,20 @@ bool ConfigReader::AllAre(std::string_view key, std::string_view value) {
          });
 }
 
+std::vector<int64_t> ConfigReader::Ints(std::string_view key) {
+  const nlohmann::json* const list = state_->Take(key);
+  if (list == nullptr) return {};
+  std::vector<int64_t> numbers;
+  bool valid = list->is_array();
+  for (size_t i = 0; valid && i < list->size(); ++i) {
+    valid = (*list)[i].is_number_integer();
+    if (valid) numbers.push_back((*list)[i]);
+  }
+  if (valid) return numbers;
+  Error(key, absl::StrCat("is ", Shown(*list), ", but must list integers"));
+  return {};
+}
+
 void ConfigReader::PassOver(std::string_view key) { state_->Take(key); }
 
 void ConfigReader::PassOverAll() {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -48,6 +49,9 @@ class ConfigReader {
 
   // Whether the texts of a list are all `value`; true without a list.
   bool AllAre(std::string_view key, std::string_view value);
+
+  // A list of integers; empty without it.
+  std::vector<int64_t> Ints(std::string_view key);
 
   // Ignores a key that does not affect what the model computes; ignores all
   // remaining keys, for use after an error.

@@ -14,4 +14,7 @@ huggingface::Family Gpt2Family();
 // a model is used for it.
 std::vector<huggingface::Family> LlamaFamilies();
 
+// Of the kind `moe`: mixtral, qwen3_moe, dots1.
+std::vector<huggingface::Family> MoeFamilies();
+
 }  // namespace delink

@@ -16,6 +16,9 @@ ModelList BuiltInModels() {
   for (huggingface::Family& family : LlamaFamilies()) {
     AddFamily(models, std::move(family));
   }
+  for (huggingface::Family& family : MoeFamilies()) {
+    AddFamily(models, std::move(family));
+  }
   return models;
 }
 

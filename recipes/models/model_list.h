@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "framework/base/check.h"
 #include "framework/module/sequential.h"
 #include "recipes/huggingface/family.h"
 #include "recipes/schema/model_config.h"
@@ -46,9 +45,7 @@ void AddModel(ModelList& models, ModelKind kind,
   AddModel(models,
            {.kind = std::move(kind),
             .build = [build](const Scope& scope, const ModelConfig& config) {
-              const auto* own = dynamic_cast<const Config*>(&config);
-              DELINK_CHECK(own != nullptr) << std::string(config.kind());
-              return build(scope, *own);
+              return build(scope, ConfigAs<Config>(config));
             }});
 }
 

@@ -28,6 +28,8 @@
 #include <string_view>
 #include <vector>
 
+#include "framework/base/check.h"
+
 namespace delink {
 
 class Section;
@@ -77,6 +79,14 @@ struct ModelConfig {
   // of a model may change when a run resumes.
   virtual void Describe(Section& section) = 0;
 };
+
+// A config that is known to be of a kind.
+template <typename Config>
+const Config& ConfigAs(const ModelConfig& config) {
+  const auto* const own = dynamic_cast<const Config*>(&config);
+  DELINK_CHECK(own != nullptr) << std::string(config.kind());
+  return *own;
+}
 
 struct ModelKind {
   std::string name;
