@@ -1,11 +1,11 @@
-// Writes what a small gpt or llama computes to an HDF5 file, for
+// Writes what a small gpt, llama or moe computes to an HDF5 file, for
 // torch_oracle.py to compare with: weights, a batch, logits, loss, gradients,
-// and the weights after ten AdamW steps.
+// the weights after ten AdamW steps, and what layers added up in each.
 //
 //   dump_model FILE KIND VARIANT
 //
 // Variants of gpt: layer_norm, rms_norm, untied; of llama: llama2, llama3,
-// qwen2, qwen3, mistral.
+// qwen2, qwen3, mistral; of moe: plain, mixtral, dots, m6, m6_position.
 #include <cstdio>
 #include <string>
 
@@ -13,6 +13,7 @@
 #include "framework/base/check.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/hdf5/hdf5.h"
+#include "recipes/models/moe.h"
 #include "tests/recipes/run/step_rig.h"
 
 namespace delink::testing {
@@ -89,24 +90,91 @@ RigOptions GptOptions(const std::string& variant) {
   return options;
 }
 
+MoeConfig MoeOf(const std::string& variant) {
+  MoeConfig c;
+  c.experts = 8;
+  c.expert_ffn = 20;
+  c.llama.rotary.base = 100;
+  if (variant == "plain") {
+    c.scale = 1.5;
+  } else if (variant == "mixtral") {
+    c.normalise = true;
+    c.aux_loss = 0.1;
+    c.z_loss = 0.01;
+  } else if (variant == "dots") {
+    c.llama.qk_norm = true;
+    c.experts = 16;
+    c.top_k = 3;
+    c.dense_layers = 1;
+    c.shared_experts = 1;
+    c.score = MoeConfig::Score::kSigmoid;
+    c.normalise = true;
+    c.scale = 2.5;
+    c.groups = 4;
+    c.top_groups = 2;
+    c.bias_rate = 0.01;
+    c.aux_loss = 0.1;
+    c.aux_over = MoeConfig::AuxOver::kSequence;
+  } else {
+    DELINK_CHECK(variant == "m6" || variant == "m6_position") << variant;
+    c.block = MoeConfig::Block::kGpt;
+    c.experts = 16;
+    c.top_k = c.prototypes = 4;
+    c.moe_every = 2;
+    c.capacity = 1;
+    c.aux_loss = 0.1;
+    if (variant == "m6_position") {
+      c.drop = MoeConfig::Drop::kPosition;
+      c.capacity = 0.9;  // no whole number of choices
+    }
+  }
+  return c;
+}
+
+RigOptions MoeOptions(const MoeConfig& c) {
+  return {.tied = false,
+          .init_std = 0.3,
+          .build = [c](const Scope& s, const GptConfig& sizes) {
+            MoeConfig sized = c;
+            sized.layers = sizes.layers;
+            sized.vocab = sizes.vocab;
+            sized.max_seq = sizes.max_seq;
+            sized.gpt = sizes;
+            static_cast<TransformerConfig&>(sized.llama) = sizes;
+            return BuildMoe(s, sized);
+          }};
+}
+
 RigOptions OptionsOf(const std::string& kind, const std::string& variant) {
-  RigOptions options =
-      kind == "llama" ? LlamaOptions(variant) : GptOptions(variant);
+  RigOptions options = kind == "moe"     ? MoeOptions(MoeOf(variant))
+                       : kind == "llama" ? LlamaOptions(variant)
+                                         : GptOptions(variant);
   options.clip = 1.0;
   options.adamw.decay = 0.1;
   return options;
 }
 
-// What the weights do not tell.
-void WriteConfig(hdf5::File& file, const RigOptions& options) {
-  Check(file.SetInt("/", "layers", options.layers));
-  Check(file.SetInt("/", "heads", StepRig::kHeads));
-  if (!options.llama.has_value()) {
-    Check(file.SetInt("/", "kv_heads", StepRig::kKvHeads));
-    Check(file.SetDouble("/", "norm_eps", GptConfig().norm_eps));
-    return;
+// Biases of routers, which begin with zeros, get values of the size by which
+// scores differ.
+void SetBiases(StepRig& rig) {
+  ParamStore& store = rig.store();
+  for (const LogicalTensor& t : store.layout().tensors()) {
+    if (!t.name.ends_with("router/bias")) continue;
+    const int slab = store.LocalSlabsOf(t.slab).front();
+    auto* const bias =
+        static_cast<float*>(store.at(slab, Plane::kWeight, t.offset));
+    for (int64_t e = 0; e < t.shape.elements(); ++e) {
+      bias[e] = 0.05F * static_cast<float>(e * 7 % 5 - 2);
+    }
   }
-  const LlamaConfig& c = *options.llama;
+}
+
+void WriteGpt(hdf5::File& file) {
+  Check(file.SetInt("/", "kv_heads", StepRig::kKvHeads));
+  Check(file.SetDouble("/", "norm_eps", GptConfig().norm_eps));
+}
+
+void WriteLlama(hdf5::File& file, const LlamaConfig& c) {
   const char* const scalings[] = {"none", "linear", "ntk", "llama3"};
   Check(file.SetInt("/", "kv_heads",
                     c.kv_heads > 0 ? c.kv_heads : StepRig::kKvHeads));
@@ -123,17 +191,64 @@ void WriteConfig(hdf5::File& file, const RigOptions& options) {
   Check(file.SetInt("/", "original_max_seq", c.rotary.original_length));
 }
 
+void WriteMoe(hdf5::File& file, const MoeConfig& c) {
+  const bool gpt = c.block == MoeConfig::Block::kGpt;
+  if (gpt) {
+    WriteGpt(file);
+  } else {
+    WriteLlama(file, c.llama);
+  }
+  Check(file.SetText("/", "block", gpt ? "gpt" : "llama"));
+  Check(file.SetText(
+      "/", "score",
+      c.score == MoeConfig::Score::kSigmoid ? "sigmoid" : "softmax"));
+  Check(file.SetText("/", "aux_over",
+                     c.aux_over == MoeConfig::AuxOver::kSequence
+                         ? "sequence"
+                         : "micro_batch"));
+  Check(file.SetText(
+      "/", "drop",
+      c.drop == MoeConfig::Drop::kPosition ? "position" : "probability"));
+  Check(file.SetInt("/", "top_k", c.top_k));
+  Check(file.SetInt("/", "prototypes", c.prototypes));
+  Check(file.SetInt("/", "normalise", c.normalise ? 1 : 0));
+  Check(file.SetInt("/", "groups", c.groups));
+  Check(file.SetInt("/", "top_groups",
+                    c.top_groups > 0 ? c.top_groups : c.groups));
+  Check(file.SetDouble("/", "scale", c.scale));
+  Check(file.SetDouble("/", "capacity", c.capacity));
+  Check(file.SetDouble("/", "bias_rate", c.bias_rate.value_or(0)));
+  Check(file.SetDouble("/", "aux_loss", c.aux_loss));
+  Check(file.SetDouble("/", "router_z_loss", c.z_loss));
+}
+
+// What the weights do not tell.
+void WriteConfig(hdf5::File& file, const RigOptions& options,
+                 const std::string& kind, const std::string& variant) {
+  Check(file.SetText("/", "kind", kind));
+  Check(file.SetText("/", "variant", variant));
+  Check(file.SetInt("/", "layers", options.layers));
+  Check(file.SetInt("/", "heads", StepRig::kHeads));
+  Check(file.SetInt("/", "micro_batch", options.micro_batch));
+  if (kind == "moe") {
+    WriteMoe(file, MoeOf(variant));
+  } else if (options.llama.has_value()) {
+    WriteLlama(file, *options.llama);
+  } else {
+    WriteGpt(file);
+  }
+}
+
 void Dump(const std::string& path, const std::string& kind,
           const std::string& variant) {
   SelfCommunicator comm;
   const RigOptions options = OptionsOf(kind, variant);
   StepRig rig(comm, "none", options);
+  SetBiases(rig);
   absl::StatusOr<hdf5::File> opened = hdf5::File::Create(path);
   Check(opened.status());
   hdf5::File& file = *opened;
-  Check(file.SetText("/", "kind", kind));
-  Check(file.SetText("/", "variant", variant));
-  WriteConfig(file, options);
+  WriteConfig(file, options, kind, variant);
   Check(file.SetDouble("/", "lr", kLr));
   Check(file.SetInt("/", "steps", kSteps));
   WriteTensors(rig, file, "/before", false);
@@ -142,7 +257,7 @@ void Dump(const std::string& path, const std::string& kind,
   const std::vector<float> logits = rig.Logits(first);
   Check(file.WriteAll("/logits", {sequences, StepRig::kSeq, StepRig::kVocab},
                       logits.data()));
-  std::vector<double> losses;
+  std::vector<double> losses, sums;
   for (int64_t step = 0; step < kSteps; ++step) {
     const HostBatch batch = rig.Batch(step);
     const std::string group = "/batch/" + std::to_string(step);
@@ -150,10 +265,16 @@ void Dump(const std::string& path, const std::string& kind,
                         batch.inputs.data()));
     Check(file.WriteAll(group + "/targets", {sequences, StepRig::kSeq},
                         batch.targets.data()));
-    losses.push_back(rig.executor().TrainStep(batch, step + 1, kLr)->loss);
+    const StepResult result = *rig.executor().TrainStep(batch, step + 1, kLr);
+    losses.push_back(result.loss);
+    sums.insert(sums.end(), result.layer_sums.begin(), result.layer_sums.end());
     if (step == 0) WriteTensors(rig, file, "/gradient", true);
   }
   Check(file.WriteAll("/losses", {kSteps}, losses.data()));
+  const auto per_step = static_cast<int64_t>(sums.size()) / kSteps;
+  if (per_step > 0) {
+    Check(file.WriteAll("/sums", {kSteps, per_step}, sums.data()));
+  }
   WriteTensors(rig, file, "/after", false);
   Check(file.Close());
 }

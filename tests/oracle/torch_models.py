@@ -21,6 +21,8 @@ def tensors(group):
 
 
 class Model:
+    sums = {}  # by layer: what it added up since `losses` began
+
     def __init__(self, options, weights, visited=None):
         """`weights` by the project's names, where layers that share have the
         same tensor; `visited`: the blocks that are run, in order, else all."""
@@ -49,6 +51,9 @@ class Model:
         scores = (q @ k.transpose(-1, -2) / size**0.5).masked_fill(hidden, float("-inf"))
         return self.linear((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, t, -1), name + "/out")
 
+    def mlp(self, x, name):
+        return self.linear(self.act(self.linear(x, f"{name}/{self.up}")), name + "/down")
+
     def blocks(self, x):
         for i in self.visited:
             x = x + self.attention(self.norm(x, f"blocks/{i}/norm1"), f"blocks/{i}/attn")
@@ -60,8 +65,13 @@ class Model:
         loss = F.cross_entropy(self.logits(inputs).flatten(0, 1), targets.flatten(), ignore_index=-1, reduction="sum")
         return loss, 0.0
 
+    def after_update(self):
+        """Changes what no gradient does."""
+
 
 class Gpt(Model):
+    up = "up"
+
     @property
     def rms(self):
         return self.options["variant"] == "rms_norm"
@@ -75,16 +85,15 @@ class Gpt(Model):
         t = x.shape[1]
         return self.attend(*self.heads_of(x, name), torch.ones(t, t).triu(1).bool(), name)
 
-    def mlp(self, x, name):
-        up = self.linear(x, name + "/up")
-        return self.linear(F.gelu(up, approximate="none" if self.rms else "tanh"), name + "/down")
+    def act(self, up):
+        return F.gelu(up, approximate="none" if self.rms else "tanh")
 
     def logits(self, tokens):
         return self.blocks(self.w["embed/token/weight"][tokens] + self.w["embed/position/weight"][: tokens.shape[1]])
 
 
 class Llama(Model):
-    norm = Model.rms_norm
+    norm, up = Model.rms_norm, "gate_up"
 
     def frequencies(self, size):
         o = self.options
@@ -129,9 +138,9 @@ class Llama(Model):
         hidden = (distance < 0) | (distance >= (window or t))
         return self.attend(self.rotate(q), self.rotate(k), v, hidden, name)
 
-    def mlp(self, x, name):
-        gate, up = self.linear(x, name + "/gate_up").chunk(2, -1)
-        return self.linear(F.silu(gate) * up, name + "/down")
+    def act(self, gate_up):
+        gate, up = gate_up.chunk(2, -1)
+        return F.silu(gate) * up
 
     def logits(self, tokens):
         return self.blocks(self.w["embed/token/weight"][tokens])
@@ -140,3 +149,106 @@ class Llama(Model):
         logits = self.logits(inputs)[targets >= 0]
         loss = F.cross_entropy(logits, targets[targets >= 0], reduction="sum")
         return loss, float(self.options["z_loss"]) * (logits.logsumexp(-1) ** 2).sum()
+
+
+class Experts:
+    """Mixed into a kind: experts in place of those MLPs that have a router."""
+    counted = None  # of the tokens of a micro-batch in training
+
+    def mlp(self, x, name):
+        moe = name.removesuffix("mlp") + "moe"
+        if moe + "/router/weight" not in self.w:
+            return super().mlp(x, name)
+        y = self.mixture(x.flatten(0, 1), moe, len(x)).view_as(x)
+        return y + super().mlp(x, moe + "/shared") if moe + "/shared/down/weight" in self.w else y
+
+    def mixture(self, x, name, sequences):
+        """x [tokens, dim]. Scores and choices are [tokens, ranges, .] until they
+        are flat, those by expert and those by choice."""
+        o, ranges = self.options, int(self.options["prototypes"])
+        logits = F.linear(x, self.w[name + "/router/weight"])
+        scores = logits.unflatten(1, (ranges, -1))
+        scores = scores.sigmoid() if o["score"] == "sigmoid" else scores.softmax(-1)
+        bias = self.w.get(name + "/router/bias", torch.zeros(logits.shape[1])).detach()
+        picked = self.pick(scores.detach() + bias.view(ranges, -1))
+        gates = scores.gather(-1, picked)
+        if int(o["normalise"]):
+            gates = gates / gates.sum(-1, keepdim=True)
+        gates = float(o["scale"]) * gates.flatten(1)
+        chosen = (picked + torch.arange(ranges)[:, None] * scores.shape[-1]).flatten(1)
+        kept = torch.ones_like(chosen).bool()
+        if self.counted is not None:
+            self.drop(kept, chosen, gates.detach(), logits.shape[1])
+            self.add_up(name, logits, scores, chosen, kept, sequences)
+        y = torch.zeros_like(x)
+        for e, (up, down) in enumerate(zip(*(self.w[f"{name}/experts/{part}/weight"] for part in (self.up, "down")))):
+            token, place = ((chosen == e) & kept).nonzero(as_tuple=True)
+            out = F.linear(self.act(F.linear(x[token], up)), down)
+            y = y.index_add(0, token, gates[token, place, None] * out)
+        return y
+
+    def pick(self, scores):
+        o = self.options
+        count, top = int(o["groups"]), int(o["top_groups"])
+        groups = scores.unflatten(-1, (count, -1))
+        if top < count:
+            best = groups.topk(2).values.sum(-1).topk(top).indices
+            closed = torch.ones(groups.shape[:-1]).scatter(-1, best, 0).bool()
+            groups = groups.masked_fill(closed[..., None], float("-inf"))
+        return groups.flatten(-2).topk(int(o["top_k"]) // int(o["prototypes"])).indices
+
+    def drop(self, kept, chosen, gates, experts):
+        """Of an expert's counted choices all but the largest, or the first."""
+        most = math.ceil(float(self.options["capacity"]) * chosen.numel() / experts)
+        if most == 0:
+            return
+        for e in range(experts):
+            token, place = ((chosen == e) & self.counted[:, None]).nonzero(as_tuple=True)
+            if self.options["drop"] == "probability":
+                order = gates[token, place].argsort(descending=True)
+                token, place = token[order], place[order]
+            kept[token[most:], place[most:]] = False
+
+    def add_up(self, name, logits, scores, chosen, kept, sequences):
+        """The sums of a layer: the choices of each expert, all and those dropped, the
+        entropy, the squared log-partition and the auxiliary loss."""
+        o, experts = self.options, logits.shape[1]
+        shares = scores / scores.sum(-1, keepdim=True)
+        entropy = -(shares * shares.log()).sum(-1).mean(-1)[self.counted].sum()
+        z = logits[self.counted].logsumexp(-1).square().sum()
+        balance = torch.zeros(())
+        for tokens in torch.arange(len(logits)).chunk(sequences if o["aux_over"] == "sequence" else 1):
+            tokens = tokens[self.counted[tokens]]
+            if len(tokens):
+                fraction = chosen[tokens].flatten().bincount(minlength=experts) / chosen[tokens].numel()
+                balance = balance + len(tokens) * experts * (fraction * shares.flatten(1)[tokens].mean(0)).sum()
+        balance = float(o["aux_loss"]) * balance
+        self.besides = self.besides + balance + float(o["router_z_loss"]) * z
+        choices = chosen[self.counted].flatten().bincount(minlength=experts)
+        sums = torch.cat([choices, torch.stack([choices.sum(), (~kept).sum(), entropy, z, balance])]).detach()
+        self.sums[name] = self.sums.get(name, 0) + sums
+
+    def losses(self, inputs, targets):
+        size = int(self.options["micro_batch"])
+        loss, self.besides, self.sums = 0.0, 0.0, {}
+        for some, its in zip(inputs.split(size), targets.split(size)):
+            self.counted = its.flatten() >= 0
+            more, besides = super().losses(some, its)
+            loss, self.besides = loss + more, self.besides + besides
+        self.counted = None
+        return loss, self.besides
+
+    def after_update(self):
+        for name, sums in self.sums.items():
+            bias = self.w.get(name + "/router/bias")
+            if bias is not None:
+                loads = sums[: len(bias)]
+                bias.data += float(self.options["bias_rate"]) * (loads.mean() - loads).sign()
+
+
+class MoeGpt(Experts, Gpt):
+    pass
+
+
+class MoeLlama(Experts, Llama):
+    pass

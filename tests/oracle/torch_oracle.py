@@ -4,9 +4,9 @@
   torch_oracle.py DUMP_MODEL KIND VARIANT
 
 Runs DUMP_MODEL, which writes what the project computes in float32, and repeats it
-with torch in float64: logits, loss, gradients, and ten AdamW steps with
-clipping. Whole tensors are compared. Exit status 77: skipped, something is not
-installed.
+with torch in float64: logits, loss, gradients, ten AdamW steps with clipping,
+and what routers chose in each. Whole tensors are compared. Exit status 77:
+skipped, something is not installed.
 """
 import os
 import subprocess
@@ -21,13 +21,17 @@ except ImportError as missing:
     print(f"SKIPPED: {missing}; install python3-torch and python3-h5py")
     sys.exit(77)
 
-from torch_models import Gpt, Llama, tensors
+from torch_models import Gpt, Llama, MoeGpt, MoeLlama, tensors
 
 # float32 against float64: rounding of 2^-24 over sums of some hundred terms.
 LOGITS = 1e-5
 GRADIENT = 1e-4  # by norm, per tensor
 FLOOR = 1e-4  # of a gradient's norm: the key bias has gradient zero
 LOSS = 1e-6
+# Counts of choices are equal: the models are such that no two scores are so close
+# that rounding decides between experts.
+SUMS = 1e-5  # of a sum and one
+BIAS = 1e-6
 # AdamW turns rounding noise of tiny gradients into whole steps.
 MEDIAN, TAIL = 0.001, 0.01  # of the learning rate; median and 99 %
 
@@ -41,9 +45,15 @@ def check(what, error, bound):
     assert error <= bound, what
 
 
+def model_of(options, weights):
+    models = {"gpt": Gpt, "llama": Llama, "moe gpt": MoeGpt, "moe llama": MoeLlama}
+    kind = options["kind"]
+    return models[kind + " " + options["block"] if kind == "moe" else kind](options, weights)
+
+
 def compare(file):
     weights = {name: value.requires_grad_() for name, value in tensors(file["before"]).items()}
-    model = {"gpt": Gpt, "llama": Llama}[file.attrs["kind"]](dict(file.attrs), weights)
+    model = model_of(dict(file.attrs), weights)
     ours = torch.tensor(np.array(file["logits"]), dtype=torch.float64)
     theirs = model.logits(batch(file, 0)[0]).detach()
     check("logits", float((ours - theirs).norm() / theirs.norm()), LOGITS)
@@ -61,16 +71,26 @@ def compare(file):
         total, besides = model.losses(inputs, targets)
         count = int((targets >= 0).sum())
         (total + besides).backward()
+        for w in model.w.values():
+            if w.grad is None:  # a router's bias
+                w.grad = torch.zeros_like(w)
         if step == 0:
             for name, w in model.w.items():
                 error = float((gradients[name] - w.grad).norm() / (w.grad.norm() + FLOOR))
                 check("gradient of " + name, error, GRADIENT)
         check(f"loss of step {step}", abs(float(total) / count - losses[step]) / losses[step], LOSS)
+        if model.sums:
+            ours, theirs = torch.tensor(np.array(file["sums"][step])), torch.cat(list(model.sums.values()))
+            check(f"sums of step {step}", float(((ours - theirs) / (1 + theirs)).abs().max()), SUMS)
         for w in model.w.values():
             w.grad /= count
         torch.nn.utils.clip_grad_norm_(model.w.values(), 1.0)
         optimizer.step()
+        model.after_update()
     after = tensors(file["after"])
+    for name, w in model.w.items():
+        if name.endswith("router/bias"):
+            check(name, float((after[name] - w.detach()).abs().max()), BIAS)
     differences = torch.cat([(after[name] - w.detach()).abs().flatten() for name, w in model.w.items()]) / lr
     check("weights after all steps, median", float(differences.quantile(0.5)), MEDIAN)
     check("weights after all steps, 99 %", float(differences.quantile(0.99)), TAIL)
