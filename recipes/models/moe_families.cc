@@ -24,6 +24,7 @@ using Window = LlamaTraits::Window;
 struct MoeTraits {
   LlamaTraits blocks;
   const char* experts;     // the key of their number
+  const char* renamed;     // the same from version 5 on, or null
   const char* expert_ffn;  // null: intermediate_size
   int64_t top_k;           // default
   // Names of tensors: what comes before "gate" and "experts", and the three
@@ -58,6 +59,7 @@ constexpr MoeTraits kMoeFamilies[] = {
                 .qk_norm = true,
                 .kv_heads = 4},
      .experts = "num_experts",
+     .renamed = "num_local_experts",
      .expert_ffn = "moe_intermediate_size",
      .top_k = 8,
      .module = "mlp.",
@@ -110,6 +112,18 @@ void ReadDeepSeek(ConfigReader& theirs, MoeConfig& ours) {
   ours.dense_layers = theirs.Int("first_k_dense_replace", 0, 0);
 }
 
+int64_t ReadExperts(ConfigReader& theirs, const MoeTraits& family) {
+  if (family.renamed == nullptr || !theirs.Has(family.renamed)) {
+    return theirs.Int(family.experts);
+  }
+  const int64_t experts = theirs.Int(family.renamed);
+  if (theirs.Int(family.experts, experts) != experts) {
+    theirs.Error(family.experts, absl::StrCat("contradicts ", family.renamed,
+                                              "; make them agree"));
+  }
+  return experts;
+}
+
 std::unique_ptr<ModelConfig> Read(ConfigReader& theirs,
                                   const MoeTraits& family) {
   auto ours = std::make_unique<MoeConfig>();
@@ -117,7 +131,7 @@ std::unique_ptr<ModelConfig> Read(ConfigReader& theirs,
   ours->layers = ours->llama.layers;
   ours->vocab = ours->llama.vocab;
   ours->max_seq = ours->llama.max_seq;
-  ours->experts = theirs.Int(family.experts);
+  ours->experts = ReadExperts(theirs, family);
   ours->top_k = family.top_k > 0
                     ? theirs.Int("num_experts_per_tok", family.top_k)
                     : theirs.Int("num_experts_per_tok");
@@ -195,6 +209,7 @@ absl::Status Write(const ModelConfig& config, const MoeTraits& family,
   DELINK_RETURN_IF_ERROR(WriteLlama(blocks, family.blocks, theirs));
   const ops::RouteConfig route = ours.Route();
   theirs[family.experts] = ours.experts;
+  if (family.renamed != nullptr) theirs[family.renamed] = ours.experts;
   theirs["num_experts_per_tok"] = ours.top_k;
   if (family.expert_ffn != nullptr) {
     theirs[family.expert_ffn] = ours.expert_ffn;

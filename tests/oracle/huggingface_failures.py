@@ -104,6 +104,27 @@ def strict_names(program):
         assert name in said, (name, said)
 
 
+def every_expert(program):
+    """All experts dropped at import, with success reported (Megatron-LM#5844), or a
+    bias left at zero (Megatron-Bridge#4657): what is missing, too much or of
+    another shape is said by name, and the bias counts."""
+    fixture = Fixture("dots1_groups")
+    one = "model.layers.2.mlp.experts.7.down_proj.weight"
+    kind, array = fixture.tensors[one]
+    for what, change in (("gone", {one: None}),
+                         ("one more", {one.replace(".7.", ".8."): (kind, array)}),
+                         ("long", {one: (kind, np.concatenate([array, array]))})):
+        tensors = {name: tensor for name, tensor in (fixture.tensors | change).items() if tensor is not None}
+        folder = fixture.rewritten(program.path(what), tensors=tensors)
+        said = program.refused("convert", folder, program.path("refused"))
+        for name, tensor in change.items():
+            assert name in said, (what, said)
+    bias = "model.layers.1.mlp.gate.e_score_correction_bias"
+    kind, array = fixture.tensors[bias]
+    other = fixture.rewritten(program.path("unbiased"), tensors=fixture.tensors | {bias: (kind, 0 * array)})
+    assert differ(program, program.convert(other), program.convert(fixture.folder), fixture.tokens) > 0.01
+
+
 def old_and_new_rope(program):
     """Rotary parameters under keys that some versions ignore: in either form they
     are read, out they go in both."""
@@ -147,7 +168,8 @@ def names_of_old_gpt2(program):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         program = Program(*sys.argv[1:], folder, EVERY)
-        for test in (both_rotary_pairings, padded_vocabulary, tied_and_untied_heads, strict_names, old_and_new_rope,
+        for test in (both_rotary_pairings, padded_vocabulary, tied_and_untied_heads, strict_names, every_expert,
+                     old_and_new_rope,
                      names_of_old_gpt2):
             print(f"-- {test.__name__}")
             test(program)

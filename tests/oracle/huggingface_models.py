@@ -56,6 +56,20 @@ VARIANTS = {
     "qwen3": like_llama("Qwen3", head_dim=8, rope_theta=1e6),
     "qwen3_tied": like_llama("Qwen3", head_dim=8, tie_word_embeddings=True, num_key_value_heads=3),
 }
+# 7 experts: a number that no other size is.
+QWEN3_MOE = dict(num_experts=7, num_experts_per_tok=3, moe_intermediate_size=12, head_dim=8)
+DOTS1 = dict(n_routed_experts=8, n_shared_experts=2, num_experts_per_tok=3, moe_intermediate_size=12, head_dim=8,
+             first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5, num_hidden_layers=3,
+             sliding_window=None)
+VARIANTS |= {
+    "mixtral": like_llama("Mixtral", num_local_experts=7, num_experts_per_tok=2),
+    "mixtral_window": like_llama("Mixtral", num_local_experts=4, num_experts_per_tok=1, sliding_window=16),
+    "qwen3_moe": like_llama("Qwen3Moe", **QWEN3_MOE, rope_theta=1e6, norm_topk_prob=True),
+    "qwen3_moe_dense": like_llama("Qwen3Moe", **QWEN3_MOE | dict(num_hidden_layers=4), decoder_sparse_step=2,
+                                  mlp_only_layers=[0]),
+    "dots1": like_llama("Dots1", **DOTS1),
+    "dots1_groups": like_llama("Dots1", **DOTS1 | dict(n_group=4, topk_group=2, norm_topk_prob=False)),
+}
 # The same weights, stored otherwise.
 VARIANTS["mistral_bf16"] = Variant("MistralForCausalLM", VARIANTS["mistral"].options, dtype="bfloat16")
 VARIANTS["qwen2_fp16"] = Variant("Qwen2ForCausalLM", VARIANTS["qwen2"].options, dtype="float16")
@@ -74,7 +88,8 @@ def make(name, seed=1):
     kind = getattr(transformers, variant.architecture)
     model = kind(kind.config_class(attn_implementation="eager", **variant.options)).eval()
     generator = torch.Generator().manual_seed(seed)
-    for key, w in sorted(model.named_parameters()):
+    biases = [(key, b) for key, b in model.named_buffers() if key.endswith("e_score_correction_bias")]
+    for key, w in sorted([*model.named_parameters(), *biases]):
         noise = torch.randn(w.shape, generator=generator)
         if w.dim() == 1:
             noise = 0.3 * noise + (0 if key.endswith("bias") else 1)

@@ -43,6 +43,9 @@ MODELS = {
     "mistral": ROTARY + "head_dim = 8\nwindow = 16",
     "qwen2": ROTARY + "qkv_bias = true\ntied = true",
     "qwen3": ROTARY + "head_dim = 8\nqk_norm = true",
+    "mixtral": ROTARY + "experts = 5\nrouter = { normalise = true }",
+    "dots1": ROTARY + "qk_norm = true\nexperts = 8\nexpert_ffn = 12\nshared_experts = 1\ndense_layers = 1\n"
+             'router = { score = "sigmoid", scale = 2.5, bias_rate = 0.05, groups = 4, top_groups = 2 }',
 }
 GPT2 = "heads = 3\nmax_seq = 256"
 
@@ -55,7 +58,7 @@ def train(program, name, *sets, share="none"):
             file.write(TEXT)
         program.run("data", "build", "--bytes", "--out", program.bytes, text)
     recipe, out = program.path("recipe.toml"), program.path("run")
-    kind = "gpt" if name == "gpt2" else "llama"
+    kind = "gpt" if name == "gpt2" else "moe" if "experts" in MODELS[name] else "llama"
     with open(recipe, "w", encoding="utf-8") as file:
         file.write(RECIPE.format(kind=kind, model=MODELS.get(name, GPT2), corpus=program.bytes, share=share))
     program.run("train", recipe, "--out", out, *(word for s in sets for word in ("--set", s)))

@@ -149,6 +149,26 @@ std::vector<StepMemory::SlotPool> SizeFetched(const ParamStore& store,
   return pools;
 }
 
+// The sums that the norm exchanges, and those that move biases.
+void SizeSums(const ParamStore& store, const std::vector<LayerPlan>& layers,
+              StepMemory* m) {
+  for (const LayerPlan& layer : layers) {
+    m->first_sums.push_back(m->layer_sums);
+    m->layer_sums += layer.sums;
+  }
+  m->sums = store.layout().cells() + kTailSums + m->layer_sums;
+  const std::vector<int>& visited = store.visited();
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const int slab = static_cast<int>(s);
+    if (!HasBias(store, slab)) continue;
+    for (const int layer : store.slab(slab).layers) {
+      const auto at = std::ranges::lower_bound(visited, layer);
+      m->biases[slab].push_back(
+          At(m->first_sums, static_cast<size_t>(at - visited.begin())));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<int32_t> SlotClasses(const std::vector<LayerPlan>& layers,
@@ -178,21 +198,7 @@ StepMemory SizeStep(const ParamStore& store,
   m.positions = batch.masked || mesh.tensor > 1 || mesh.context > 1;
   const DType dtype = store.options().dtype;
   m.boundary_bytes = AlignUp(layers.front().output.elements() * SizeOf(dtype));
-  for (const LayerPlan& layer : layers) {
-    m.first_sums.push_back(m.layer_sums);
-    m.layer_sums += layer.sums;
-  }
-  m.sums = store.layout().cells() + kTailSums + m.layer_sums;
-  const std::vector<int>& visited = store.visited();
-  for (size_t s = 0; s < store.slabs().size(); ++s) {
-    const int slab = static_cast<int>(s);
-    if (!HasBias(store, slab)) continue;
-    for (const int layer : store.slab(slab).layers) {
-      const auto at = std::ranges::lower_bound(visited, layer);
-      m.biases[slab].push_back(
-          At(m.first_sums, static_cast<size_t>(at - visited.begin())));
-    }
-  }
+  SizeSums(store, layers, &m);
   const Program& any = passes.begin()->second.program;
   const auto pool_of = [&](int32_t layer) -> StepMemory::SlotPool& {
     return At(m.pools, SlotClassOf(any.shape, layer));
