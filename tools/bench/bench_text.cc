@@ -63,13 +63,13 @@ std::string Speed(const Work& work, double seconds, bool memory_bound) {
 std::string OpsText(const std::vector<OpMeasure>& ops) {
   if (ops.empty()) return "";
   std::string text =
-      absl::StrFormat("\n%-28s %-20s %-5s %9s %6s %16s  %s\n", "kernel",
+      absl::StrFormat("\n%-28s %-24s %-5s %9s %6s %16s  %s\n", "kernel",
                       "shape", "type", "ms", "+-", "speed", "of peak");
   for (const OpMeasure& op : ops) {
     absl::StrAppend(
         &text,
         absl::StrFormat(
-            "%-28s %-20s %-5s %9s %5.1f%% %16s  %5.1f%%\n", op.name, op.shape,
+            "%-28s %-24s %-5s %9s %5.1f%% %16s  %5.1f%%\n", op.name, op.shape,
             ToString(op.dtype), Milliseconds(op.seconds.median),
             100 * op.seconds.spread(),
             Speed(op.work, op.seconds.median, op.memory_bound), 100 * op.peak));

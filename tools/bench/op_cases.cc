@@ -27,8 +27,10 @@ OpSizes SizesOf(const ModelShape& m, DeviceKind device) {
           .Hkv = m.kv_heads,
           .Dh = m.dim / m.heads,
           .F = m.ffn,
-          .Fg = m.kind == "llama" ? m.ffn : LlamaConfig::DefaultFfn(m.dim),
+          .Fg = m.kind != "gpt" ? m.ffn : LlamaConfig::DefaultFfn(m.dim),
           .V = m.vocab,
+          .E = m.experts,
+          .k = m.top_k,
           .block_parameters = 4 * m.dim * m.dim + 2 * m.dim * m.ffn};
 }
 
@@ -296,6 +298,11 @@ std::vector<OpCase> OpCases(const ModelShape& shape, DeviceKind device,
   list.AddEmbedding();
   list.AddLossAndOptimizer();
   list.AddLossOfColumns();
+  if (sizes.E > 0) {
+    list.AddRouting();
+    list.AddRows();
+    list.AddExperts();
+  }
   return list.Take();
 }
 

@@ -15,9 +15,10 @@ namespace delink::bench {
 // Dimensions as layers/kernels/arguments.h names them.
 struct OpSizes {
   int64_t B, T, N, D, H, Hkv, Dh;
-  int64_t F;   // hidden width of the MLP
+  int64_t F;   // hidden width of the MLP, or of an expert
   int64_t Fg;  // hidden width of a gated MLP
   int64_t V;
+  int64_t E, k;  // experts, or 0
   int64_t block_parameters;
 };
 
@@ -37,6 +38,10 @@ class OpList {
   void AddActivations();
   void AddPointwise();
   void AddEmbedding();
+  // op_cases_experts.cc
+  void AddRouting();
+  void AddRows();
+  void AddExperts();
 
   std::vector<OpCase> Take() { return std::move(cases_); }
 

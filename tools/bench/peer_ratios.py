@@ -1,12 +1,12 @@
 """What the rounds of peers.sh amount to: peer_ratios.py FOLDER.
 
 FOLDER holds N.delink.json (of `delink bench --suite step --json`) and
-N.eager.json, N.compile.json (of torch_peer.py) for rounds N = 1, 2, ...
-Speed is ours over the peer's of the same round, the peer being eager or
-compiled, whichever is faster at the median. Memory is what is resident beyond
-16 bytes a parameter (weight, gradient and two moments in fp32): ours of the
-whole process, torch's above an idle `import torch`; on a GPU, what of it is
-taken.
+N.eager.json, N.compile.json (of torch_peer.py; with experts -loop or -grouped
+after the mode) for rounds N = 1, 2, ...
+Speed is ours over the peer's of the same round, the peer being the one that is
+fastest at the median. Memory is what is resident beyond 16 bytes a parameter
+(weight, gradient and two moments in fp32): ours of the whole process, torch's
+above an idle `import torch`; on a GPU, what of it is taken.
 """
 
 import json
@@ -20,12 +20,13 @@ MIB = 2.0 ** 20
 
 def read_rounds(folder):
   """Measurements by who, in the order of rounds."""
-  rounds = {"delink": [], "eager": [], "compile": []}
+  rounds = {"delink": []}
   for name in sorted(os.listdir(folder), key=lambda n: int(n.split(".")[0])):
     who = name.split(".")[1]
     with open(os.path.join(folder, name), encoding="utf-8") as file:
       measured = json.load(file)
-    rounds[who].append(measured["steps"][0] if who == "delink" else measured)
+    rounds.setdefault(who, []).append(
+        measured["steps"][0] if who == "delink" else measured)
   return rounds
 
 
@@ -50,11 +51,10 @@ def beyond_parameters(measured, peak, idle=lambda m: 0):
 def report(rounds):
   ours = rounds["delink"]
   lines = []
-  for who in ("delink", "eager", "compile"):
-    if rounds[who]:
-      name = rounds[who][0].get("peer", "delink")
-      lines.append(f"  {name:28} tokens/s {spread(speeds(rounds[who]), 0)}")
-  peers = [who for who in ("eager", "compile") if rounds[who]]
+  peers = sorted((who for who in rounds if who != "delink"), reverse=True)
+  for who in ["delink", *peers]:
+    name = rounds[who][0].get("peer", "delink")
+    lines.append(f"  {name:28} tokens/s {spread(speeds(rounds[who]), 0)}")
   best = max(peers, key=lambda who: statistics.median(speeds(rounds[who])))
   ratios = [a / b for a, b in zip(speeds(ours), speeds(rounds[best]))]
   lines.append(f"  speed, ours over {best}'s: {spread(ratios, 2)}")

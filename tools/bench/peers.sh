@@ -12,11 +12,14 @@ Prints tokens a second, the ratio of our speed to the faster peer's, and memory
 beyond 16 bytes a parameter. Speeds are the median (least - most) of the rounds.
 
   --device DEVICE    cpu or cuda (cpu)
-  --shape NAME       gpt-10m, llama-10m, gpt-124m, or qwen-0.5b to qwen-7b; may
-                     be repeated (the first three)
+  --shape NAME       gpt-10m, llama-10m, gpt-124m, qwen-0.5b to qwen-7b, or with
+                     experts moe-8x2 or moe-64x1; may be repeated (the first
+                     three). torch runs experts one by one and, where it can, by
+                     grouped products
   --seq N            tokens of a sequence (256)
   --batch N          sequences of a step (as many as have 2048 tokens, for
-                     gpt-124m 1024; on a GPU the default of delink bench)
+                     gpt-124m and moe-8x2 1024, for moe-64x1 4096; on a GPU the
+                     default of delink bench)
   --precision TYPE   fp32 or bf16 (fp32). In bf16, torch uses autocast on the
                      CPU, and weights and AdamW's state in bf16 on a GPU
   --share            one block's weights for every layer, on both sides
@@ -115,7 +118,8 @@ run() {
 for shape in "${shapes[@]}"; do
   echo "$shape, ${option[seq]} tokens, ${option[precision]}${share:+, shared}${recompute:+, ours recomputed}, ${option[threads]} threads, ${option[rounds]} rounds"
   mkdir "$work/$shape"
-  kept=()
+  kept=() forms=('')
+  if [[ $shape == moe-* ]]; then forms=(loop grouped); fi
   if [[ ${option[device]} == cuda && -z $recompute && $shape != qwen-7b ]]; then
     kept=(--recompute none)
   fi
@@ -123,11 +127,13 @@ for shape in "${shapes[@]}"; do
     at=$work/$shape/$round
     run "$at.delink.json" "$delink" bench --shape "$shape" "${ours[@]}" \
       "${kept[@]}"
-    run "$at.eager.json" "$python" "$here/torch_peer.py" --shape "$shape" \
-      "${torch[@]}"
-    [[ -z $compile ]] ||
-      run "$at.compile.json" "$python" "$here/torch_peer.py" --shape "$shape" \
-        "${torch[@]}" --compile
+    for form in "${forms[@]}"; do
+      peer=("$python" "$here/torch_peer.py" --shape "$shape" "${torch[@]}"
+        ${form:+--experts "$form"})
+      run "$at.eager${form:+-$form}.json" "${peer[@]}"
+      [[ -z $compile ]] ||
+        run "$at.compile${form:+-$form}.json" "${peer[@]}" --compile
+    done
   done
   "$python" "$here/peer_ratios.py" "$work/$shape"
 done

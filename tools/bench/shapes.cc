@@ -31,8 +31,14 @@ const std::vector<ModelShape>& ModelShapes() {
       {"qwen-3b", "llama", 36, 2048, 16, 2, 11008, 151936, true, 1024, 8192},
       {"qwen-7b", "llama", 28, 3584, 28, 4, 18944, 152064, false, 1024, 8192,
        "block"},
+      {"moe-8x2", "moe", 4, 512, 8, 8, 1024, 16384, false, 1024, 32768,
+       "norm+activation", 8, 2},
+      {"moe-64x1", "moe", 4, 512, 8, 8, 512, 16384, false, 4096, 65536,
+       "norm+activation", 64, 1},
       {"gpt-tiny", "gpt", 2, 32, 2, 2, 64, 256, true, 64, 64},
       {"llama-tiny", "llama", 2, 32, 2, 1, 64, 256, false, 64, 64},
+      {"moe-tiny", "moe", 2, 32, 2, 1, 64, 256, false, 64, 64,
+       "norm+activation", 4, 2},
   };
   return kShapes;
 }
@@ -62,8 +68,13 @@ std::string ToString(const StepCase& step) {
 
 absl::StatusOr<Recipe> RecipeOf(const StepCase& step, const ModelList& models) {
   DELINK_ASSIGN_OR_RETURN(const ModelShape m, FindModelShape(step.shape));
-  const bool llama = m.kind == "llama";
   // Qwen's biases, and Qwen's epsilon.
+  std::string more =
+      m.kind == "gpt" ? "" : "qkv_bias = true\nnorm_eps = 1e-6\n";
+  if (m.experts > 0) {
+    absl::StrAppend(&more, "experts = ", m.experts, "\ntop_k = ", m.top_k,
+                    "\n");
+  }
   const std::string text = absl::StrFormat(
       R"([model]
 kind = "%s"
@@ -74,8 +85,7 @@ kv_heads = %d
 ffn = %d
 vocab = %d
 tied = %s
-%s
-[data]
+%s[data]
 train = "none"
 seq = %d
 batch = %d
@@ -99,10 +109,9 @@ precision = "%s"
 recompute = "%s"
 )",
       m.kind, m.layers, m.dim, m.heads, m.kv_heads, m.ffn, m.vocab,
-      m.tied ? "true" : "false",
-      llama ? "qkv_bias = true\nnorm_eps = 1e-6" : "", step.seq, step.batch,
-      step.share, step.depth == 0 ? "" : absl::StrCat("depth = ", step.depth),
-      step.batch, step.precision, step.recompute);
+      m.tied ? "true" : "false", more, step.seq, step.batch, step.share,
+      step.depth == 0 ? "" : absl::StrCat("depth = ", step.depth), step.batch,
+      step.precision, step.recompute);
   const auto read = [&](const std::vector<std::string>& sets) {
     return ParseRecipe(text, ToString(step), "", sets, KindsOf(models));
   };

@@ -15,12 +15,13 @@ namespace delink::bench {
 
 struct ModelShape {
   std::string name;
-  std::string kind;  // gpt, llama
+  std::string kind;  // gpt, llama, moe: a llama of experts of width ffn
   int64_t layers = 0, dim = 0, heads = 0, kv_heads = 0, ffn = 0, vocab = 0;
   bool tied = true;
   // Tokens of a step if no batch is given, on the CPU and on a GPU.
   int64_t step_tokens = 0, gpu_step_tokens = 0;
   std::string recompute = "norm+activation";  // default on a GPU
+  int64_t experts = 0, top_k = 0;
 
   int64_t StepTokens(DeviceKind device) const {
     return IsCuda(device) ? gpu_step_tokens : step_tokens;
@@ -28,8 +29,8 @@ struct ModelShape {
 };
 
 // gpt-10m, llama-10m, gpt-124m; in Qwen2.5's sizes qwen-0.5b, qwen-1.5b,
-// qwen-3b and qwen-7b; and gpt-tiny and llama-tiny, which take no time but
-// whose results mean nothing.
+// qwen-3b and qwen-7b; with experts moe-8x2 and moe-64x1; and gpt-tiny,
+// llama-tiny and moe-tiny, which take no time but whose results mean nothing.
 const std::vector<ModelShape>& ModelShapes();
 // InvalidArgument lists the known names.
 absl::StatusOr<ModelShape> FindModelShape(std::string_view name);

@@ -9,9 +9,10 @@ the end. tools/bench/peers.sh alternates it with `delink bench`:
   torch_peer.py --shape gpt-124m --seq 256 --batch 4
   torch_peer.py --shape llama-10m --compile --dtype bf16
   torch_peer.py --shape gpt-10m --share        # one block's weights for all
+  torch_peer.py --shape moe-8x2 --experts grouped
   torch_peer.py --shape qwen-1.5b --seq 1024 --dtype bf16 --device cuda
 
-Needs torch 2.2 or later.
+Needs torch 2.5 or later.
 """
 
 import argparse
@@ -40,6 +41,9 @@ class Shape:
   tied: bool
   tokens: int  # of a step, unless a batch is given
   gpu_tokens: int = 64
+  experts: int = 0  # each as wide as ffn
+  top_k: int = 0
+  grouped: bool = False  # products of all experts at once
 
   @property
   def head_dim(self):
@@ -55,8 +59,12 @@ SHAPES = {
     "qwen-1.5b": Shape(28, 1536, 12, 2, 8960, 151936, True, True, 1024, 16384),
     "qwen-3b": Shape(36, 2048, 16, 2, 11008, 151936, True, True, 1024, 8192),
     "qwen-7b": Shape(28, 3584, 28, 4, 18944, 152064, True, False, 1024, 8192),
+    "moe-8x2": Shape(4, 512, 8, 8, 1024, 16384, True, False, 1024, 32768, 8, 2),
+    "moe-64x1": Shape(4, 512, 8, 8, 512, 16384, True, False, 4096, 65536, 64,
+                      1),
     "gpt-tiny": Shape(2, 32, 2, 2, 64, 256, False, True, 64),
     "llama-tiny": Shape(2, 32, 2, 1, 64, 256, True, False, 64),
+    "moe-tiny": Shape(2, 32, 2, 1, 64, 256, True, False, 64, 64, 4, 2),
 }
 
 
@@ -90,8 +98,72 @@ def rotate(x, angles):
   return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
 
+def gated(x):
+  gate, up = x.chunk(2, dim=-1)
+  return F.silu(gate) * up
+
+
+class GatedMlp(nn.Module):
+
+  def __init__(self, s):
+    super().__init__()
+    self.gate_up = nn.Linear(s.dim, 2 * s.ffn, bias=False)
+    self.down = nn.Linear(s.ffn, s.dim, bias=False)
+
+  def forward(self, x):
+    return self.down(gated(self.gate_up(x)))
+
+
+class Experts(nn.Module):
+  """Gated MLPs, of which each token goes to those with the best scores."""
+
+  def __init__(self, s):
+    super().__init__()
+    self.top_k = s.top_k
+    self.grouped = s.grouped
+    self.router = nn.Linear(s.dim, s.experts, bias=False)
+    self.gate_up = self.weights(s.experts, 2 * s.ffn, s.dim)
+    self.down = self.weights(s.experts, s.dim, s.ffn)
+
+  def weights(self, experts, *shape):
+    if self.grouped:
+      return nn.Parameter(torch.empty(experts, *shape))
+    return nn.ParameterList(torch.empty(shape) for _ in range(experts))
+
+  def forward(self, x):
+    rows = x.flatten(0, 1)
+    scores = self.router(rows).float().softmax(dim=-1)
+    gates, chosen = scores.topk(self.top_k, dim=-1)
+    ids, order = chosen.flatten().sort(stable=True)
+    experts = torch.arange(scores.shape[1], device=x.device)
+    ends = torch.searchsorted(ids, experts, right=True, out_int32=True)
+    tokens = order // self.top_k
+    mlps = self.at_once if self.grouped else self.one_by_one
+    y = mlps(rows.index_select(0, tokens), ends)
+    y = y * gates.flatten()[order, None].to(y.dtype)
+    return torch.zeros_like(rows, dtype=y.dtype).index_add(
+        0, tokens, y).view_as(x)
+
+  def at_once(self, x, ends):
+    if torch.is_autocast_enabled(x.device.type):
+      x = x.to(torch.get_autocast_dtype(x.device.type))
+
+    def product(x, w):
+      return torch._grouped_mm(x, w.to(x.dtype).transpose(1, 2), offs=ends)
+
+    return product(gated(product(x, self.gate_up)), self.down)
+
+  @torch.compiler.disable  # numbers of rows differ in each step
+  def one_by_one(self, x, ends):
+    counts = torch.diff(ends, prepend=ends.new_zeros(1)).tolist()
+    return torch.cat([
+        F.linear(gated(F.linear(part, gate_up)), down)
+        for part, gate_up, down in zip(
+            x.split(counts), self.gate_up, self.down)])
+
+
 class LlamaBlock(nn.Module):
-  """Rotary positions, grouped queries, RMS norms and a gated MLP."""
+  """Rotary positions, grouped queries, RMS norms and a gated MLP or experts."""
 
   def __init__(self, s):
     super().__init__()
@@ -100,8 +172,7 @@ class LlamaBlock(nn.Module):
     self.qkv = nn.Linear(s.dim, sum(self.split) * s.head_dim)
     self.out = nn.Linear(s.dim, s.dim, bias=False)
     self.norm2 = nn.RMSNorm(s.dim, eps=1e-6)
-    self.gate_up = nn.Linear(s.dim, 2 * s.ffn, bias=False)
-    self.down = nn.Linear(s.ffn, s.dim, bias=False)
+    self.mlp = Experts(s) if s.experts else GatedMlp(s)
 
   def forward(self, x, angles):
     batch, seq, dim = x.shape
@@ -111,8 +182,7 @@ class LlamaBlock(nn.Module):
         rotate(q, angles), rotate(k, angles), v, is_causal=True,
         enable_gqa=self.split[0] != self.split[1])
     x = x + self.out(y.transpose(1, 2).reshape(batch, seq, dim))
-    gate, up = self.gate_up(self.norm2(x)).chunk(2, dim=-1)
-    return x + self.down(F.silu(gate) * up)
+    return x + self.mlp(self.norm2(x))
 
 
 class Model(nn.Module):
@@ -165,6 +235,22 @@ def taken_of_gpu():
   return total - free
 
 
+def grouped_runs(args):
+  """Whether this torch has grouped products for the device and type."""
+  options = {"dtype": torch.bfloat16 if args.dtype == "bf16" else torch.float32,
+             "device": args.device, "requires_grad": True}
+  ends = torch.tensor([8, 16], dtype=torch.int32, device=args.device)
+  try:
+    x, w = torch.ones(16, 16, **options), torch.ones(2, 16, 16, **options)
+    y = torch._grouped_mm(x, w.transpose(1, 2), offs=ends)
+    y.square().sum().backward()
+  except (AttributeError, RuntimeError) as error:
+    print(f"torch_peer.py: no grouped products here ({error}); experts run one "
+          "by one", file=sys.stderr)
+    return False
+  return True
+
+
 def make_optimizer(model):
   decayed = [p for p in model.parameters() if p.dim() > 1]
   others = [p for p in model.parameters() if p.dim() <= 1]
@@ -214,6 +300,9 @@ def read_arguments():
   parser.add_argument("--compile", action="store_true")
   parser.add_argument("--share", action="store_true",
                       help="one block's weights for every layer")
+  parser.add_argument("--experts", choices=["loop", "grouped"], default="loop",
+                      help="experts one by one, or by grouped products where "
+                      "torch has them, else one by one")
   parser.add_argument("--threads", type=int, default=0, help="(torch's choice)")
   parser.add_argument("--steps", type=int, default=8)
   parser.add_argument("--warmup", type=int, default=3)
@@ -232,6 +321,12 @@ def main():
   torch.manual_seed(0)
   idle = peak_resident()
   shape = SHAPES[args.shape]
+  mode = "compile" if args.compile else "eager"
+  if shape.experts:
+    grouped = args.experts == "grouped" and grouped_runs(args)
+    shape = dataclasses.replace(shape, grouped=grouped)
+    mode += (" grouped" if grouped else
+             " loop" if args.experts == "loop" else " loop (none grouped here)")
   cuda = args.device == "cuda"
   model = Model(shape, args.seq, args.share).to(args.device)
   if cuda and args.dtype == "bf16":
@@ -240,7 +335,6 @@ def main():
   if not math.isfinite(loss):
     sys.exit(f"torch_peer.py: the loss is not finite: {loss}")
   median = statistics.median(seconds)
-  mode = "compile" if args.compile else "eager"
   print(json.dumps({
       "peer": f"torch {torch.__version__} {mode}", "shape": args.shape,
       "share": args.share, "dtype": args.dtype, "seq": args.seq,

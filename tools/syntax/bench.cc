@@ -29,7 +29,8 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
        .value = "NAME",
        .to = &bench.shapes,
        .help = "gpt-10m, llama-10m, gpt-124m, qwen-0.5b, qwen-1.5b, "
-               "qwen-3b, qwen-7b, gpt-tiny or llama-tiny; may be repeated "
+               "qwen-3b, qwen-7b, moe-8x2, moe-64x1, gpt-tiny, llama-tiny or "
+               "moe-tiny; may be repeated "
                "(steps: the first three, on a GPU gpt-124m, qwen-0.5b and "
                "qwen-1.5b; kernels: gpt-124m)"},
       {.name = "--threads",

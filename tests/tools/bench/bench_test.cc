@@ -65,15 +65,21 @@ TEST_F(QuickBench, TheMachineHasItsFigures) {
   EXPECT_GT(machine["disk"]["read_bytes_per_s"], 0);
 }
 
-TEST_F(QuickBench, EveryKernelOfAStepIsMeasuredByItself) {
+// All kernels that are measured, which have to include those of steps.
+std::set<std::string> KernelsOf(const BenchReport& report) {
   std::set<std::string> kernels;
-  for (const OpMeasure& op : Report().ops) kernels.insert(op.work.kernel);
-  for (const StepMeasure& step : Report().steps) {
+  for (const OpMeasure& op : report.ops) kernels.insert(op.work.kernel);
+  for (const StepMeasure& step : report.steps) {
     for (const KernelShare& share : step.kernels) {
       if (share.kernel == "norm" || share.kernel == "fill_zero") continue;
       EXPECT_TRUE(kernels.contains(share.kernel)) << share.kernel;
     }
   }
+  return kernels;
+}
+
+TEST_F(QuickBench, EveryKernelOfAStepIsMeasuredByItself) {
+  const std::set<std::string> kernels = KernelsOf(Report());
   EXPECT_TRUE(kernels.contains("sum_squares"));
   EXPECT_TRUE(kernels.contains("dropout"));
 }
@@ -242,6 +248,24 @@ TEST(Bench, UpdatesMoveTheBytesOfTheAccount) {
       EXPECT_NEAR(written / (state + weights), 1, 0.02) << master;
     }
   }
+}
+
+TEST(Bench, KernelsOfExpertsAreMeasured) {
+  const auto report = RunBench({.shapes = {"moe-tiny"},
+                                .quick = true,
+                                .share = "none",
+                                .sets = {"model.router.aux_loss=0.01"}},
+                               BuiltInModels(), [](const std::string&) {});
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_THAT(KernelsOf(*report),
+              ::testing::IsSupersetOf({"route", "balance", "grouped_matmul"}));
+  for (const OpMeasure& op : report->ops) EXPECT_GT(op.peak, 0) << op.name;
+  std::set<std::string> routed;
+  for (const KernelShare& share : report->steps.at(0).kernels) {
+    routed.insert(share.kernel);
+  }
+  EXPECT_THAT(routed,
+              ::testing::IsSupersetOf({"assign_rows", "expert_act_backward"}));
 }
 
 // Of other sizes and with planes at home on the host: a time and the memory,

@@ -47,6 +47,13 @@ class PeerRatios(unittest.TestCase):
     self.assertRegex(text, r"delink +tokens/s 150 \(120 - 180\)")
     self.assertRegex(text, r"torch 9 eager +tokens/s 90 \(80 - 300\)")
 
+  def test_experts_have_two_forms(self):
+    text = report({
+        "1.delink": ours(150, 20), "1.eager-loop": torch("eager loop", 80, 140),
+        "1.eager-grouped": torch("eager grouped", 100, 150)})
+    self.assertIn("ours over eager-grouped's: 1.50", text)
+    self.assertRegex(text, r"torch 9 eager loop +tokens/s 80")
+
   def test_memory_is_beyond_the_parameters(self):
     text = report({"1.delink": ours(1, 28), "1.eager": torch("eager", 1, 140)})
     # 28 - 16, and 140 - 100 - 16.
