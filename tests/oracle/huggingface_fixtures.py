@@ -39,7 +39,8 @@ def check_round_trip(program, fixture, checkpoint):
         assert back[name][0] == kind and np.array_equal(back[name][1], array), name
     config = converting.read_json(os.path.join(out, "config.json"))
     for key, value in fixture.config.items():
-        if key in config and key not in SAID_OTHERWISE:
+        # dim / heads, where it is null.
+        if key in config and key not in SAID_OTHERWISE and (key, value) != ("head_dim", None):
             assert config[key] == value, (key, config[key], value)
     for key in ("model_type", "architectures", "vocab_size", "tie_word_embeddings"):
         assert key in config, key
