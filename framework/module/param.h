@@ -53,6 +53,8 @@ struct ParamSpec {
   // Where weights are bf16, this one is f32 all the same, with its gradient and
   // state, and is its own master: a router's, or a bias of it.
   bool exact = false;
+  // Of several matrices those that a token uses; 0: all.
+  int64_t used = 0;
   // An exact vector with a bias for each of a router's experts, whose gradient
   // is 0. After each step an element moves by this much: up if the layer's
   // first sums (Tape::Sums) say fewer choices of its expert than the mean, down

@@ -281,6 +281,24 @@ int64_t ParamStore::state_bytes(Tier tier) const {
   return total;
 }
 
+namespace {
+
+// Of all visited layers; where in_part(spec), those that a token uses.
+template <typename InPart>
+int64_t ParametersOf(const ParamStore& store, InPart in_part) {
+  int64_t total = 0;
+  for (const ParamDecl& decl : store.registry().decls) {
+    if (!store.sharing().VisitsLayer(decl.layer, store.blocks())) continue;
+    if (decl.link >= 0) continue;
+    const Entries entries = EntriesOf(decl.spec);
+    total += entries.elements() *
+             (in_part(decl.spec) ? decl.spec.used : entries.count);
+  }
+  return total;
+}
+
+}  // namespace
+
 int64_t ParamStore::unique_parameters() const {
   int64_t total = 0;
   for (const Slab& slab : layout_->slabs()) {
@@ -290,12 +308,12 @@ int64_t ParamStore::unique_parameters() const {
 }
 
 int64_t ParamStore::virtual_parameters() const {
-  int64_t total = 0;
-  for (const ParamDecl& decl : registry().decls) {
-    const bool visited = sharing().VisitsLayer(decl.layer, blocks());
-    if (visited && decl.link < 0) total += decl.spec.shape.elements();
-  }
-  return total;
+  return ParametersOf(*this, [](const ParamSpec&) { return false; });
+}
+
+int64_t ParamStore::active_parameters() const {
+  return ParametersOf(*this,
+                      [](const ParamSpec& spec) { return spec.used > 0; });
 }
 
 }  // namespace delink

@@ -168,6 +168,8 @@ class ParamStore {
   // visited layer that uses it.
   int64_t unique_parameters() const;
   int64_t virtual_parameters() const;
+  // Of the virtual parameters those that work on a token (ParamSpec::used).
+  int64_t active_parameters() const;
 
  private:
   ParamStore(Device& device, std::shared_ptr<const Layout> layout, int rank,

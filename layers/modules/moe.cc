@@ -18,7 +18,8 @@ Param& Up(const Scope& s, const Moe::Config& c) {
   const int64_t rows = Gated(c) ? 2 * c.hidden : c.hidden;
   ParamSpec spec{.shape = {c.experts, rows, c.dim},
                  .init = Init::Normal(c.stddev),
-                 .split = Split::kExpert};
+                 .split = Split::kExpert,
+                 .used = c.route.top_k};
   if (Gated(c)) spec.stacked = {c.hidden, c.hidden};
   return (s / (Gated(c) ? "gate_up" : "up")).Param("weight", spec);
 }
@@ -66,7 +67,8 @@ Moe::Moe(const Scope& s, const Config& c)
                 .Param("weight", {.shape = {c.experts, c.dim, c.hidden},
                                   .init = Init::Normal(c.out_stddev),
                                   .split = Split::kExpert,
-                                  .residual = true})),
+                                  .residual = true,
+                                  .used = c.route.top_k})),
       shared_(Shared(s / "shared", c)),
       dropout_(s, c.dropout) {}
 

@@ -55,6 +55,7 @@ struct StagePlan {
   std::vector<std::string> sharing;  // a line for each part
   int64_t unique_parameters = 0;     // that exist
   int64_t virtual_parameters = 0;    // that layers see
+  int64_t active_parameters = 0;     // of these: that work on a token
   Mesh mesh;
   std::string ranks;  // their arrangement, in words
   // By pipeline stage, for the rank that holds most.

@@ -102,9 +102,11 @@ std::string PeakText(const RunPlan& plan) {
 }
 
 std::string StageText(const RunPlan& plan, const StagePlan& s) {
-  std::string text = absl::StrCat(
-      "stage ", s.name, ": ",
-      ParametersText(s.unique_parameters, s.virtual_parameters), "\n");
+  std::string text =
+      absl::StrCat("stage ", s.name, ": ",
+                   ParametersText(s.unique_parameters, s.virtual_parameters,
+                                  s.active_parameters),
+                   "\n");
   if (plan.ranks > 1) absl::StrAppend(&text, "  ranks: ", s.ranks, "\n");
   if (s.depth < s.blocks) {
     absl::StrAppend(&text, "  visits ", s.depth, " of ", s.blocks, " blocks\n");
@@ -183,6 +185,7 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
               {"pipeline", s.mesh.pipeline}}},
             {"unique_parameters", s.unique_parameters},
             {"virtual_parameters", s.virtual_parameters},
+            {"active_parameters", s.active_parameters},
             {"bytes", ToJson(s.account)},
             {"bytes_by_name", ByName(s.taken)},
             {"switch_bytes", s.switch_bytes},

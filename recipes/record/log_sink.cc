@@ -16,7 +16,8 @@ namespace {
 constexpr double kTypicalPeakFraction = 0.5;
 
 std::string Parameters(const StageFacts& stage) {
-  return ParametersText(stage.unique_parameters, stage.virtual_parameters);
+  return ParametersText(stage.unique_parameters, stage.virtual_parameters,
+                        stage.active_parameters);
 }
 
 void LogLines(const std::string& lines) {

@@ -63,6 +63,7 @@ Json RowOf(const RunBegan& run) {
           {"flops_per_token", run.stage.flops_per_token},
           {"unique_parameters", run.stage.unique_parameters},
           {"virtual_parameters", run.stage.virtual_parameters},
+          {"active_parameters", run.stage.active_parameters},
           {"bytes", ToJson(run.stage.account)},
           {"sources", SourcesJson(run.sources)},
           {"seconds", run.at.seconds}};

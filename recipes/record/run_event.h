@@ -32,6 +32,7 @@ struct StageFacts {
   int64_t depth = 0;  // blocks that it visits
   int64_t unique_parameters = 0;
   int64_t virtual_parameters = 0;
+  int64_t active_parameters = 0;      // of these: that work on a token
   std::string ranks;                  // their arrangement; empty: a single rank
   MemoryAccount account;              // of the rank that has most
   std::vector<PipelineRow> pipeline;  // empty without one

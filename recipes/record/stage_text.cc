@@ -9,10 +9,15 @@
 
 namespace delink {
 
-std::string ParametersText(int64_t unique, int64_t virtual_count) {
+std::string ParametersText(int64_t unique, int64_t virtual_count,
+                           int64_t active) {
+  const auto text = [](int64_t count) {
+    return FormatCount(static_cast<double>(count));
+  };
   return absl::StrCat(
-      FormatCount(static_cast<double>(unique)), " unique parameters, ",
-      FormatCount(static_cast<double>(virtual_count)), " virtual");
+      text(unique), " unique parameters, ", text(virtual_count), " virtual",
+      active < virtual_count ? absl::StrCat(", ", text(active), " active")
+                             : "");
 }
 
 std::string AccountTable(

@@ -131,7 +131,7 @@ void FillFromTensors(Inspection& i) {
     sets[at->second][(leader ? leader : at)->first].push_back(at->first);
   }
   i.unique_parameters = static_cast<int64_t>(unique);
-  i.virtual_parameters = static_cast<int64_t>(seen);
+  i.virtual_parameters = i.active_parameters = static_cast<int64_t>(seen);
   i.visited.assign(visited.begin(), visited.end());
   for (auto& [name, of] : sets) {
     PartSharing& sharing = i.sharing.emplace_back(PartSharing{.part = name});
@@ -167,6 +167,7 @@ absl::Status FillFromModel(const ModelList& models, Inspection& i) {
                          0, {.gradients = false, .states = {}}));
   i.unique_parameters = store->unique_parameters();
   i.virtual_parameters = store->virtual_parameters();
+  i.active_parameters = store->active_parameters();
   i.blocks = saved->blocks();
   i.visited = saved->sharing().VisitedOf(saved->blocks());
   i.sharing = SharingOf(*saved);
@@ -237,7 +238,7 @@ std::string ToText(const Inspection& i) {
       "model       %s%s, vocabulary %d\n"
       "depth       %s\n"
       "optimizer   %s\n"
-      "parameters  %s unique, %s virtual\n"
+      "parameters  %s unique, %s virtual%s\n"
       "on disk     %s, format %d, verified\n",
       i.path, h.step, FormatCount(static_cast<double>(i.run.tokens)),
       std::isnan(i.run.flops) ? "" : FormatFlops(i.run.flops) + ", ",
@@ -246,6 +247,11 @@ std::string ToText(const Inspection& i) {
       DepthInWords(i), h.optimizer,
       FormatCount(static_cast<double>(i.unique_parameters)),
       FormatCount(static_cast<double>(i.virtual_parameters)),
+      i.active_parameters == i.virtual_parameters
+          ? ""
+          : absl::StrCat(", ",
+                         FormatCount(static_cast<double>(i.active_parameters)),
+                         " active"),
       FormatBytes(i.bytes), h.format);
   if (!h.program.empty()) {
     absl::StrAppend(&text, "written by  ", h.program, "\n");
@@ -324,6 +330,7 @@ std::string ToJson(const Inspection& i) {
                  {"visited", i.visited},
                  {"unique_parameters", i.unique_parameters},
                  {"virtual_parameters", i.virtual_parameters},
+                 {"active_parameters", i.active_parameters},
                  {"sharing", std::move(sharing)},
                  {"tensors", std::move(tensors)}};
   return JsonText(all) + "\n";

@@ -31,6 +31,7 @@ struct Inspection {
   std::vector<int> visited;        // blocks, ascending
   int64_t unique_parameters = 0;   // that exist
   int64_t virtual_parameters = 0;  // that layers see
+  int64_t active_parameters = 0;   // of these: that work on a token
   int64_t bytes = 0;               // on disk
   std::vector<PartSharing> sharing;
   std::vector<TensorInfo> tensors;  // in name order

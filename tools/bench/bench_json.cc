@@ -96,6 +96,7 @@ Json StepJson(const StepMeasure& s) {
   Json json = CaseJson(s.step);
   json.update({{"unique_parameters", s.unique_parameters},
                {"virtual_parameters", s.virtual_parameters},
+               {"active_parameters", s.active_parameters},
                {"seconds", TimingJson(s.seconds)},
                {"tokens_per_s", s.tokens_per_s},
                {"flops", s.flops},

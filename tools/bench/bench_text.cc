@@ -112,7 +112,9 @@ std::string KernelsText(const StepMeasure& s) {
 std::string StepText(const StepMeasure& s) {
   std::string text = absl::StrCat("\n", ToString(s.step), "\n");
   absl::StrAppend(
-      &text, "  ", ParametersText(s.unique_parameters, s.virtual_parameters),
+      &text, "  ",
+      ParametersText(s.unique_parameters, s.virtual_parameters,
+                     s.active_parameters),
       "\n",
       absl::StrFormat("  %s ms a step (+- %.1f%%, %d steps), %.0f tokens/s",
                       Milliseconds(s.seconds.median), 100 * s.seconds.spread(),

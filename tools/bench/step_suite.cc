@@ -145,6 +145,7 @@ absl::Status MeasureRig(Rig& rig, const Machine& machine,
   const ParamStore& store = rig.stage->store();
   measure->unique_parameters = store.unique_parameters();
   measure->virtual_parameters = store.virtual_parameters();
+  measure->active_parameters = store.active_parameters();
   measure->memory = rig.stage->account();
   StepRecord record{.trace = &rig.trace,
                     .calls = &rig.calls,

@@ -62,7 +62,7 @@ struct KernelShare {
 
 struct StepMeasure {
   StepCase step;
-  int64_t unique_parameters = 0, virtual_parameters = 0;
+  int64_t unique_parameters = 0, virtual_parameters = 0, active_parameters = 0;
   Timing seconds;
   double tokens_per_s = 0;
   double flops = 0;  // of forward and backward, no recompute

@@ -179,6 +179,7 @@ absl::StatusOr<StageFacts> FactsOf(StageRun& stage, Communicator& world) {
                    .depth = stage.depth(),
                    .unique_parameters = stage.store().unique_parameters(),
                    .virtual_parameters = stage.store().virtual_parameters(),
+                   .active_parameters = stage.store().active_parameters(),
                    .account = account,
                    .flops_per_token = stage.flops_per_token()};
   if (layout.ranks() > 1) facts.ranks = stage.RanksText();

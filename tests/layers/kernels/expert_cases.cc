@@ -62,8 +62,6 @@ Case RouteCase(const Shape& p) {
         const auto targets = Targets(p.N);
         Guarded<S> gates(p.N * p.k), dlogits(p.N * p.E), all(p.N * p.E);
         Guarded<int32_t> ids(p.N * p.k);
-        Guarded<double> counts(groups * (p.E + 1));
-        Guarded<S> balance(groups * p.E);
         kernels.route(stream, {.N = p.N,
                                .E = p.E,
                                .k = p.k,
@@ -87,45 +85,66 @@ Case RouteCase(const Shape& p) {
         back.first = first;
         back.dz = 0.25;
         back.targets = p.masked ? targets.data() : nullptr;
-        Guarded<double> of_shares(p.N), of_tokens(2 * p.N), sums(2);
-        std::fill_n(sums.data(), 2, 0.5);
+        Guarded<double> of_shares(p.N);
         back.balance = of_shares.data();
         kernels.route_backward(stream, back);
-        kernels.route_statistics(stream, {.N = p.N,
-                                          .E = p.E,
-                                          .form = p.form,
-                                          .logits = logits.data(),
-                                          .targets = back.targets,
-                                          .rows = of_tokens.data()});
+        return {
+            Result("sum of share * gradient", of_shares,
+                   4 * Tolerance<float>(p.E)),
+            Result("gates", gates, Tolerance<float>(p.E)),
+            Result("ids", ids, 0),
+            Result("dlogits", dlogits, 4 * Tolerance<float>(p.E)),
+            Result("dlogits of all losses", all, 16 * Tolerance<float>(p.E))};
+      });
+}
+
+// What is counted and recorded of a router's choices.
+Case BalanceCase(const Shape& p) {
+  return MakeCase(
+      absl::StrFormat("balance N%d E%d k%d prototypes%d sigmoid%d masked%d",
+                      p.N, p.E, p.k, p.form.prototypes, p.form.sigmoid,
+                      p.masked),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        using S = Wide<T>;
+        const auto logits = Input<S>("logits", p.N * p.E, 3.0);
+        const auto ids =
+            Copied(Integers("ids", p.N * p.k, static_cast<int32_t>(p.E)));
+        const auto targets = Targets(p.N);
+        const int64_t tokens = p.N % 2 == 0 ? p.N / 2 : p.N;
+        const int64_t first = p.masked ? tokens / 2 : 0;
+        const int64_t groups = (first + p.N + tokens - 1) / tokens;
+        Guarded<double> counts(groups * (p.E + 1)), of_tokens(2 * p.N), sums(2);
+        Guarded<S> balance(groups * p.E);
+        std::fill_n(sums.data(), 2, 0.5);
+        kernels.route_statistics(
+            stream, {.N = p.N,
+                     .E = p.E,
+                     .form = p.form,
+                     .logits = logits.data(),
+                     .targets = p.masked ? targets.data() : nullptr,
+                     .rows = of_tokens.data()});
         kernels.sum_rows(
             stream,
             {.R = 2, .N = p.N, .rows = of_tokens.data(), .sums = sums.data()});
-        kernels.count_pairs(stream, {.N = p.N,
-                                     .E = p.E,
-                                     .k = p.k,
-                                     .G = groups,
-                                     .tokens = tokens,
-                                     .first = first,
-                                     .ids = ids.data(),
-                                     .targets = back.targets,
-                                     .counts = counts.data()});
+        kernels.count_pairs(stream,
+                            {.N = p.N,
+                             .E = p.E,
+                             .k = p.k,
+                             .G = groups,
+                             .tokens = tokens,
+                             .first = first,
+                             .ids = ids.data(),
+                             .targets = p.masked ? targets.data() : nullptr,
+                             .counts = counts.data()});
         kernels.balance(stream, {.G = groups,
                                  .E = p.E,
                                  .k = p.k,
                                  .weight = 0.75,
                                  .counts = counts.data(),
                                  .dshares = balance.data()});
-        return {
-            Result("sum of share * gradient", of_shares,
-                   4 * Tolerance<float>(p.E)),
-            Result("entropies", of_tokens, 4 * Tolerance<float>(p.E)),
-            Result("sums", sums, 4 * Tolerance<float>(p.E)),
-            Result("counts", counts, 0),
-            Result("balance", balance, 1e-7),
-            Result("gates", gates, Tolerance<float>(p.E)),
-            Result("ids", ids, 0),
-            Result("dlogits", dlogits, 4 * Tolerance<float>(p.E)),
-            Result("dlogits of all losses", all, 16 * Tolerance<float>(p.E))};
+        return {Result("entropies", of_tokens, 4 * Tolerance<float>(p.E)),
+                Result("sums", sums, 4 * Tolerance<float>(p.E)),
+                Result("counts", counts, 0), Result("balance", balance, 1e-7)};
       });
 }
 
@@ -377,6 +396,7 @@ std::vector<Case> ExpertCases() {
            .bias = true,
            .masked = true}}) {
     cases.push_back(RouteCase(p));
+    cases.push_back(BalanceCase(p));
   }
   const std::vector<Rows> rows = {
       {.N = 1, .E = 1, .k = 1, .in = 1, .out = 1},

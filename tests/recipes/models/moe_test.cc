@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "framework/device/backend.h"
+#include "framework/module/param_store.h"
 #include "tests/recipes/models/model_checks.h"
 #include "tests/testing/gradcheck.h"
 
@@ -129,6 +131,28 @@ TEST(Moe, LogicalNamesAndParts) {
                   "blocks/1/moe/shared/gate_up/weight shared_experts [20, 8] d",
                   "blocks/1/moe/shared/down/weight shared_experts [8, 10] d",
                   "norm/weight norm [8]", "head/weight head [11, 8] d"));
+}
+
+// A token uses some of the experts, and all else.
+TEST(Moe, ActiveParameters) {
+  MoeConfig c = Dots().config;
+  ParamRegistry registry;
+  const auto model = BuildMoe(Scope(registry), c);
+  int64_t all = 0, active = 0;
+  for (const ParamDecl& decl : registry.decls) {
+    const int64_t elements = decl.spec.shape.elements();
+    const bool experts = decl.part == "experts";
+    EXPECT_EQ(decl.spec.used, experts ? c.top_k : 0) << decl.name;
+    all += elements;
+    active += experts ? elements / c.experts * c.top_k : elements;
+  }
+  const auto device = NewMetaDevice();
+  const auto store = ParamStore::Create(
+      *device, Layout::Create(registry, model->blocks(), {}, {}), 0,
+      {.gradients = false, .states = {}});
+  ASSERT_TRUE(store.ok()) << store.status();
+  EXPECT_EQ((*store)->virtual_parameters(), all);
+  EXPECT_EQ((*store)->active_parameters(), active);
 }
 
 }  // namespace

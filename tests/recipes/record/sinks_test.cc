@@ -44,6 +44,7 @@ const StageFacts kPseudo{.name = "pseudo",
                          .depth = 4,
                          .unique_parameters = 1000,
                          .virtual_parameters = 4000,
+                         .active_parameters = 4000,
                          .account = {.weights = 4096},
                          .flops_per_token = 500,
                          .loss = 2.5};
@@ -51,6 +52,7 @@ const StageFacts kReal{.name = "real",
                        .depth = 4,
                        .unique_parameters = 4000,
                        .virtual_parameters = 4000,
+                       .active_parameters = 3000,
                        .account = {.weights = 16384},
                        .flops_per_token = 500,
                        .loss = 2.5};
@@ -180,7 +182,7 @@ step 5  validation loss 3.0000 (perplexity 20.09)
 saved run/step-00000005
 delinking after step 5, as the recipe says
   pseudo: 1.00 k unique parameters, 4.00 k virtual, loss 2.5 on one fixed batch
-  real: 4.00 k unique parameters, 4.00 k virtual, loss 2.5 on one fixed batch
+  real: 4.00 k unique parameters, 4.00 k virtual, 3.00 k active, loss 2.5 on one fixed batch
 memory of a rank         pseudo        real
   weights               4.0 KiB    16.0 KiB
   in all                4.0 KiB    16.0 KiB
@@ -298,8 +300,8 @@ TEST(MetricsSink, RowsHaveTheirKeysInTheirOrder) {
   EXPECT_EQ(keys,
             "event step tokens flops stage time command version commit "
             "features device processor cores ranks threads peak_flops depth "
-            "flops_per_token unique_parameters virtual_parameters bytes "
-            "sources seconds ");
+            "flops_per_token unique_parameters virtual_parameters "
+            "active_parameters bytes sources seconds ");
   EXPECT_EQ(
       start["sources"].dump(),
       R"([{"name":"web","corpus":"w1","share":0.75,"epoch_samples":100,"repeat":true,"samples":4,"tokens":512,"epochs":0.04},{"name":"code","corpus":"c1","share":0.25,"epoch_samples":10,"repeat":false,"samples":1,"tokens":128,"epochs":0.1}])");
