@@ -63,6 +63,6 @@ def check_recipes(prefix, folder, mpirun):
       said = run(words, folder)
     assert "done: 20 steps" in said, said
     trained.append(name)
-  assert len(trained) == (8 if mpirun else 5), trained
+  assert len(trained) == (10 if mpirun else 7), trained
   run(["delink", "train", f"{prefix}/share/delink/recipes/tiny.toml", "--set",
        f"data.train={folder}/corpus/train", "--out", "again"], folder)
