@@ -86,10 +86,9 @@ struct StepMemory {
   int64_t probe_staging = 0;  // and its kProbe
   int64_t sums = 0;           // doubles that the norm exchanges
   int64_t layer_sums = 0;     // of them, the last: of all layers (LayerPlan)
-  std::vector<int64_t>
-      first_sums;  // where a layer's begin among these, by place
-  // By slab with a bias (framework/optim/balance.h): where the sums of each of
-  // its layers begin among those of all.
+  // By place: where a layer's sums begin among those of all layers. By slab
+  // with a bias (framework/optim/balance.h): the same of each of its layers.
+  std::vector<int64_t> first_sums;
   std::map<int, std::vector<int64_t>> biases;
   bool positions = false;         // whether the records have tokens' positions
   int64_t records = 0;            // bytes

@@ -47,7 +47,7 @@ class CudaRunTest : public ::testing::TestWithParam<const char*> {
   TinyRuns runs_{GetParam()};
 };
 INSTANTIATE_TEST_SUITE_P(Recipes, CudaRunTest,
-                         ::testing::ValuesIn(kTinyRecipes));
+                         ::testing::ValuesIn(kDenseRecipes));
 
 TEST_P(CudaRunTest, IsTheCpusRunAndResumesToTheBit) {
   const std::vector<std::string> sets = {

@@ -34,7 +34,7 @@ class GrowthRunTest : public ::testing::TestWithParam<const char*> {
   TinyRuns runs_;
 };
 INSTANTIATE_TEST_SUITE_P(Recipes, GrowthRunTest,
-                         ::testing::ValuesIn(kTinyRecipes));
+                         ::testing::ValuesIn(kDenseRecipes));
 
 TEST_P(GrowthRunTest, AllLayersAreTheRunThatSaysNothing) {
   runs_.sets = {};

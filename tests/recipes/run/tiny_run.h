@@ -75,7 +75,11 @@ struct RunRequest {
 
 // The recipes that every property of a run is tested with: of each kind of
 // model one.
-inline constexpr const char* kTinyRecipes[] = {"tiny", "tiny_llama"};
+inline constexpr const char* kTinyRecipes[] = {"tiny", "tiny_llama",
+                                               "tiny_moe"};
+// Those whose blocks are all alike and cut over tensor ranks; enough for tests
+// that take long.
+inline constexpr const char* kDenseRecipes[] = {"tiny", "tiny_llama"};
 
 // Documents of no word to sixty letters, one a line of JSON, so that rows of 32
 // tokens have long and short ones, and empty ones.

@@ -172,7 +172,7 @@ class ForwardRanksTest : public ::testing::TestWithParam<const char*> {
   const TinyRuns runs_;
 };
 INSTANTIATE_TEST_SUITE_P(Models, ForwardRanksTest,
-                         ::testing::ValuesIn(kTinyRecipes));
+                         ::testing::ValuesIn(kDenseRecipes));
 
 TEST_P(ForwardRanksTest, HaveTheLossAndTheWordsOfOneProcess) {
   const double loss = LossOn(1, {});
