@@ -154,21 +154,6 @@ struct GroupedMatmulArgs {
   bool accumulate = false;
   bool narrow = false;
 };
-// y[row] += b[e] for rows of e; and db[e] (=|+=) the sum of dy over them.
-struct GroupedBiasArgs {
-  int64_t E, cap, D;
-  const int32_t* offsets;  // [E + 1]
-  const void* b;           // [E, D]
-  void* y;                 // [cap, D]
-};
-struct GroupedBiasGradArgs {
-  int64_t E, cap, D;
-  const int32_t* offsets;  // [E + 1]
-  const void* dy;          // [cap, D]
-  void* db;                // [E, D] P
-  bool accumulate = false;
-};
-
 // y[row] = gate of the row's pair * act(x[row]). act is silu(gate) * up of rows
 // [2 F], or a GELU of rows [F].
 enum class ExpertActivation : uint8_t { kSwiGlu, kGeluTanh, kGeluErf };

@@ -1,4 +1,4 @@
-// The ops of a mixture of experts (layers/modules/moe.h):
+// The experts of a mixture, behind its router (route.h, layers/modules/moe.h):
 //
 //   r = Route(RouterLogits(x, router), config, bias)
 //   h = GroupedLinear(Dispatch(x, r), r, up)
@@ -15,53 +15,9 @@
 #include "framework/autograd/tape.h"
 #include "framework/module/param.h"
 #include "layers/kernels/expert_arguments.h"
+#include "layers/ops/route.h"
 
 namespace delink::ops {
-
-struct RouteConfig {
-  int64_t top_k = 1;
-  RouterForm form;
-  // Of training; 0: no limit. An expert takes at most
-  // ceil(capacity * N k / E) of the counted choices of a micro-batch's N
-  // tokens: those with the largest gates, or the first.
-  double capacity = 0;
-  bool drop_by_position = false;
-  // Weights of terms that are added to the loss of each counted token: of
-  //   E * sum over e of (the fraction of choices that are e's * the mean share
-  //   of e)
-  // (Fedus et al., "Switch Transformers", 2021) over the token's sequence or
-  // the micro-batch, and of the squared log sum exp of its logits (Zoph et al.,
-  // "ST-MoE", 2022). Only their gradients exist.
-  double aux_loss = 0;
-  bool aux_over_sequence = false;
-  double z_loss = 0;
-};
-
-// The sums of a step (Tape::Sums) that Route adds to, over counted tokens: the
-// choices of each of E experts, then those below.
-enum class RouteSum : uint8_t {
-  kChoices,  // all
-  kDropped,  // those above the capacity
-  kEntropy,  // of a token's shares, in nats; of prototypes the mean
-  kZ,        // squared log sum exp of a token's logits
-  kBalance,  // the auxiliary loss, with its weight; 0 if that is 0
-};
-inline constexpr int64_t kRouteSums = 5;
-
-// What the tokens of a visit chose.
-struct Routing {
-  int64_t N, E, k;
-  Var gates;                 // [N, k], in the statistics' type
-  Var offsets, rows, pairs;  // i32, as AssignRowsArgs has them
-};
-
-// x w^T of x [..., D] and an exact w [E, D]: [N, E] in the statistics' type.
-Var RouterLogits(Var x, Param& w);
-
-// From logits [N, E]. `bias` [E], which may be null, takes part in the choice
-// alone and gets a gradient of zeros. Tokens whose target is not counted take
-// no capacity and have no part in the terms.
-Routing Route(Var logits, const RouteConfig& c, Param* bias);
 
 // The rows of x [..., D]: [N k, D].
 Var Dispatch(Var x, const Routing& r);

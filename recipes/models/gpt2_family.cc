@@ -3,7 +3,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/check.h"
 #include "recipes/huggingface/config_reader.h"
 #include "recipes/models/gpt_config.h"
 #include "recipes/models/huggingface_families.h"
@@ -57,9 +56,7 @@ std::unique_ptr<ModelConfig> Read(ConfigReader& theirs) {
 }
 
 absl::Status Write(const ModelConfig& config, nlohmann::ordered_json& theirs) {
-  const auto* const own = dynamic_cast<const GptConfig*>(&config);
-  DELINK_CHECK(own != nullptr) << std::string(config.kind());
-  const GptConfig& ours = *own;
+  const auto& ours = ConfigAs<GptConfig>(config);
   const auto no_such = [](const char* key, const char* why) {
     return absl::InvalidArgumentError(
         absl::StrCat("model.", key, ": models of the family gpt2 ", why));

@@ -76,6 +76,10 @@ std::vector<std::string> MoeConfig::parts() const {
 
 std::vector<ModelConfig::Cut> MoeConfig::cuts() const {
   std::vector<Cut> cuts = Dense().cuts();
+  // `ffn` says nothing if all blocks have experts.
+  if (HasExperts(0) && moe_every == 1) {
+    std::erase_if(cuts, [](const Cut& cut) { return cut.key == "ffn"; });
+  }
   if (shared_experts > 0) {
     cuts.push_back({.key = "expert_ffn", .count = shared_experts * expert_ffn});
   }

@@ -17,7 +17,7 @@
 #include <string_view>
 #include <vector>
 
-#include "layers/ops/experts.h"
+#include "layers/ops/route.h"
 #include "recipes/models/gpt_config.h"
 #include "recipes/models/llama_config.h"
 

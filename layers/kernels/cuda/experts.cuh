@@ -80,36 +80,6 @@ __global__ void __launch_bounds__(kMatmulThreads)
                       .ldc = forward ? s.out : s.in});
 }
 
-// Blocks along y have experts.
-template <typename T>
-__global__ void __launch_bounds__(kRowThreadsOfExperts)
-    GroupedBiasKernel(GroupedBiasArgs s) {
-  const int64_t e = blockIdx.y;
-  const T* const b = static_cast<const T*>(s.b) + e * s.D;
-  for (int64_t row = s.offsets[e] + blockIdx.x; row < s.offsets[e + 1];
-       row += gridDim.x) {
-    T* const y = static_cast<T*>(s.y) + row * s.D;
-    for (int64_t d = threadIdx.x; d < s.D; d += blockDim.x) {
-      y[d] = FromFloat<T>(ToFloat(y[d]) + ToFloat(b[d]));
-    }
-  }
-}
-
-// A thread has a column of an expert.
-template <typename T>
-__global__ void __launch_bounds__(kRowThreadsOfExperts)
-    GroupedBiasGradKernel(GroupedBiasGradArgs s) {
-  const int64_t e = blockIdx.y;
-  const int64_t d = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (d >= s.D) return;
-  float* const db = static_cast<float*>(s.db) + e * s.D + d;
-  float sum = s.accumulate ? *db : 0.0F;
-  for (int64_t row = s.offsets[e]; row < s.offsets[e + 1]; ++row) {
-    sum += ToFloat(static_cast<const T*>(s.dy)[row * s.D + d]);
-  }
-  *db = sum;
-}
-
 // The GELU of a value, and its derivative.
 __device__ inline float ExpertGelu(ExpertActivation activation, float x) {
   return activation == ExpertActivation::kGeluErf ? ErfGelu{}({x})

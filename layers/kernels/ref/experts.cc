@@ -306,30 +306,6 @@ void GroupedMatmul(Stream& stream, const GroupedMatmulArgs& s) {
       s, [&](const MatmulArgs& product) { Matmul<T>(stream, product); });
 }
 
-template <typename T>
-void GroupedBias(Stream&, const GroupedBiasArgs& s) {
-  for (int64_t e = 0; e < s.E; ++e) {
-    const T* const b = static_cast<const T*>(s.b) + e * s.D;
-    for (int64_t row = s.offsets[e]; row < s.offsets[e + 1]; ++row) {
-      T* const y = static_cast<T*>(s.y) + row * s.D;
-      for (int64_t d = 0; d < s.D; ++d) {
-        y[d] = static_cast<T>(double{y[d]} + b[d]);
-      }
-    }
-  }
-}
-
-template <typename T>
-void GroupedBiasGrad(Stream& stream, const GroupedBiasGradArgs& s) {
-  for (int64_t e = 0; e < s.E; ++e) {
-    BiasGrad<T>(stream, {.N = s.offsets[e + 1] - s.offsets[e],
-                         .D = s.D,
-                         .dy = static_cast<const T*>(s.dy) + s.offsets[e] * s.D,
-                         .db = static_cast<Wide<T>*>(s.db) + e * s.D,
-                         .accumulate = s.accumulate});
-  }
-}
-
 namespace {
 
 GeluForm FormOf(ExpertActivation activation) {
@@ -395,8 +371,6 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
   template void GroupedMatmul<T>(Stream&, const GroupedMatmulArgs&);       \
-  template void GroupedBias<T>(Stream&, const GroupedBiasArgs&);           \
-  template void GroupedBiasGrad<T>(Stream&, const GroupedBiasGradArgs&);   \
   template void ExpertActForward<T>(Stream&, const ExpertActForwardArgs&); \
   template void ExpertActBackward<T>(Stream&, const ExpertActBackwardArgs&);
 DELINK_INSTANTIATE(float)

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/base/at.h"
-#include "layers/ops/experts.h"
+#include "layers/ops/route.h"
 
 namespace delink {
 namespace {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "recipes/schema/model_config.h"
 #include "tests/testing/gradcheck.h"
 #include "tests/testing/model_runner.h"
 #include "tests/testing/numbers.h"
@@ -32,6 +33,15 @@ Config Sized(const ModelSizes& sizes) {
   c.kv_heads = sizes.kv_heads;
   c.ffn = sizes.ffn;
   return c;
+}
+
+// All blocks share every part.
+inline SharingMap AllShared(const ModelConfig& c) {
+  SharingMap sharing;
+  for (const std::string& part : c.parts()) {
+    sharing.leaders[part] = std::vector<int>(static_cast<size_t>(c.layers), 0);
+  }
+  return sharing;
 }
 
 // Of each parameter its name, part and shape, and whether it decays and is a

@@ -92,16 +92,10 @@ class MoeGradients : public ::testing::TestWithParam<Variant> {};
 
 TEST_P(MoeGradients, MatchCentralDifferences) {
   const Variant& v = GetParam();
-  SharingMap sharing;
-  if (v.share) {
-    const std::vector<int> first(static_cast<size_t>(v.config.layers), 0);
-    for (const std::string& part : v.config.parts()) {
-      sharing.leaders[part] = first;
-    }
-  }
   testing::ExpectModelGradients(
       Builder(v.config),
-      testing::RandomBatch(2, 5, v.config.vocab, v.ignore_every), sharing);
+      testing::RandomBatch(2, 5, v.config.vocab, v.ignore_every),
+      v.share ? testing::AllShared(v.config) : SharingMap());
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, MoeGradients,

@@ -327,41 +327,6 @@ void CombineRows(Stream&, const CombineRowsArgs& s) {
   }
 }
 
-template <typename T>
-void GroupedBias(Stream&, const GroupedBiasArgs& s) {
-  for (int64_t e = 0; e < s.E; ++e) {
-    const T* const b = static_cast<const T*>(s.b) + e * s.D;
-    const int64_t first = s.offsets[e], end = s.offsets[e + 1];
-#pragma omp parallel for schedule(static) if ((end - first) * s.D > \
-                                              kParallelFrom)
-    for (int64_t row = first; row < end; ++row) {
-      T* const y = static_cast<T*>(s.y) + row * s.D;
-      ForRow(s.D, [&](auto load, auto store)
-                      DELINK_LAMBDA { store(y, load(y) + load(b)); });
-    }
-  }
-}
-
-template <typename T>
-void GroupedBiasGrad(Stream&, const GroupedBiasGradArgs& s) {
-  const int64_t blocks = (s.D + kColumnBlock - 1) / kColumnBlock;
-  const int64_t rows = s.offsets[s.E];
-#pragma omp parallel for schedule(static) if (rows * s.D > kParallelFrom)
-  for (int64_t i = 0; i < s.E * blocks; ++i) {
-    const int64_t e = i / blocks, d = i % blocks * kColumnBlock;
-    const int64_t columns = s.D - d < kColumnBlock ? s.D - d : kColumnBlock;
-    const T* const dy = static_cast<const T*>(s.dy) + d;
-    float* const db = static_cast<float*>(s.db) + e * s.D + d;
-    ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
-      Vec sum = s.accumulate ? load(db) : Vec{};
-      for (int64_t row = s.offsets[e]; row < s.offsets[e + 1]; ++row) {
-        sum += load(dy + row * s.D);
-      }
-      store(db, sum);
-    });
-  }
-}
-
 namespace {
 
 // Calls run(act, slope): of a vector of values, the GELU and its derivative.
@@ -450,8 +415,6 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
-  template void GroupedBias<T>(Stream&, const GroupedBiasArgs&);           \
-  template void GroupedBiasGrad<T>(Stream&, const GroupedBiasGradArgs&);   \
   template void ExpertActForward<T>(Stream&, const ExpertActForwardArgs&); \
   template void ExpertActBackward<T>(Stream&, const ExpertActBackwardArgs&);
 DELINK_INSTANTIATE(float)
