@@ -93,7 +93,7 @@ bool Joins(const Layout& layout, const SlabOnRank& here, size_t param) {
 class Adafactor final : public SlabOptimizer {
  public:
   Adafactor(const AdafactorConfig& config, ParamRules rules)
-      : config_(config), rules_(std::move(rules)) {}
+      : SlabOptimizer(std::move(rules)), config_(config) {}
 
   std::vector<StateSpec> states() const override {
     const StateFormat row = {.extent = StateExtent::kRows};
@@ -189,7 +189,7 @@ class Adafactor final : public SlabOptimizer {
     const UpdateRun run = {
         .begin = begin,
         .end = begin + here.elements(),
-        .hyper = rules_.HyperOf(store.registry(), place.decl)};
+        .hyper = rules().HyperOf(store.registry(), place.decl)};
     const auto state = [&](int which, int64_t values) -> void* {
       return static_cast<char*>(store.state(slab, which, param).values) +
              entry * values * SizeOf(store.dtype(slab, Plane::kState0));
@@ -360,7 +360,6 @@ class Adafactor final : public SlabOptimizer {
   }
 
   AdafactorConfig config_;
-  ParamRules rules_;
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace {
 class AdamW final : public SlabOptimizer {
  public:
   AdamW(const AdamWConfig& config, ParamRules rules)
-      : config_(config), rules_(std::move(rules)) {}
+      : SlabOptimizer(std::move(rules)), config_(config) {}
 
   std::vector<StateSpec> states() const override {
     std::vector<StateSpec> specs = TwoMoments();
@@ -30,7 +30,7 @@ class AdamW final : public SlabOptimizer {
               const UpdateControl* control, int64_t update) override {
     DELINK_CHECK_GE(update, 1);
     const auto kernel = KernelsFor(store, slab).adamw;
-    for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
+    for (const UpdateRun& run : RunsOf(store, slab, rules())) {
       for (const UpdatedPart& part :
            PartsOf(store, slab, run, control, {rounding(), update},
                    config_.moments != StateStorage::kExact)) {
@@ -62,7 +62,6 @@ class AdamW final : public SlabOptimizer {
   }
 
   AdamWConfig config_;
-  ParamRules rules_;
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ std::vector<StateSpec> Momentum() { return {{.name = "m", .degree = 1}}; }
 class Sgd final : public SlabOptimizer {
  public:
   Sgd(const SgdConfig& config, ParamRules rules)
-      : config_(config), rules_(std::move(rules)) {}
+      : SlabOptimizer(std::move(rules)), config_(config) {}
 
   std::vector<StateSpec> states() const override {
     return config_.has_momentum ? Momentum() : std::vector<StateSpec>();
@@ -24,7 +24,7 @@ class Sgd final : public SlabOptimizer {
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t update) override {
     const OptimKernels& kernels = KernelsFor(store, slab);
-    for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
+    for (const UpdateRun& run : RunsOf(store, slab, rules())) {
       for (const UpdatedPart& part :
            PartsOf(store, slab, run, control, {rounding(), update})) {
         kernels.sgd(stream,
@@ -40,19 +40,18 @@ class Sgd final : public SlabOptimizer {
 
  private:
   SgdConfig config_;
-  ParamRules rules_;
 };
 
 class Lion final : public SlabOptimizer {
  public:
-  explicit Lion(ParamRules rules) : rules_(std::move(rules)) {}
+  explicit Lion(ParamRules rules) : SlabOptimizer(std::move(rules)) {}
 
   std::vector<StateSpec> states() const override { return Momentum(); }
 
   void Update(Stream& stream, ParamStore& store, int slab,
               const UpdateControl* control, int64_t update) override {
     const OptimKernels& kernels = KernelsFor(store, slab);
-    for (const UpdateRun& run : RunsOf(store, slab, rules_)) {
+    for (const UpdateRun& run : RunsOf(store, slab, rules())) {
       for (const UpdatedPart& part :
            PartsOf(store, slab, run, control, {rounding(), update})) {
         kernels.lion(stream, {.params = part.params,
@@ -64,7 +63,6 @@ class Lion final : public SlabOptimizer {
   }
 
  private:
-  ParamRules rules_;
 };
 
 }  // namespace

@@ -72,7 +72,7 @@ struct CutPart {
 class Muon final : public SlabOptimizer {
  public:
   Muon(const MuonConfig& config, ParamRules rules, MatrixProductFn multiply)
-      : config_(config), rules_(std::move(rules)), multiply_(multiply) {}
+      : SlabOptimizer(std::move(rules)), config_(config), multiply_(multiply) {}
 
   std::vector<StateSpec> states() const override {
     std::vector<StateSpec> moments = TwoMoments();
@@ -143,7 +143,7 @@ class Muon final : public SlabOptimizer {
       const UpdateRun run = {
           .begin = std::max(held.begin, param.offset),
           .end = std::min(held.end, param.offset + param.elements),
-          .hyper = rules_.HyperOf(store.registry(), param.decl)};
+          .hyper = rules().HyperOf(store.registry(), param.decl)};
       if (run.begin >= run.end) continue;
       if (matrix) {
         DELINK_CHECK_EQ(run.end - run.begin, param.elements) << decl.name;
@@ -175,7 +175,7 @@ class Muon final : public SlabOptimizer {
   void UpdateMatrix(Stream& stream, ParamStore& store, int slab,
                     const SlabParam& param, const UpdateControl* control,
                     int64_t update) const {
-    const Hyper hyper = rules_.HyperOf(store.registry(), param.decl);
+    const Hyper hyper = rules().HyperOf(store.registry(), param.decl);
     for (const Part& part : PartsOf(DeclOf(store, param), param.elements)) {
       const int64_t begin = param.offset + part.first_row * part.columns;
       const UpdateRun piece = {
@@ -219,7 +219,7 @@ class Muon final : public SlabOptimizer {
         const int64_t begin = param.offset + own.pieces.front().first;
         run = {.begin = begin,
                .end = begin + ElementsOf(own.pieces),
-               .hyper = rules_.HyperOf(store.registry(), param.decl)};
+               .hyper = rules().HyperOf(store.registry(), param.decl)};
         params = ParamsOf(store, slab, run, control, {rounding(), update});
         Momentum(stream, store, slab, run, params,
                  at.x + group.rank() * cut.count * SizeOf(type));
@@ -319,7 +319,6 @@ class Muon final : public SlabOptimizer {
   }
 
   MuonConfig config_;
-  ParamRules rules_;
   MatrixProductFn multiply_;
 };
 

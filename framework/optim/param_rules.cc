@@ -48,14 +48,21 @@ std::string NearNames(const ParamRegistry& registry,
   });
 }
 
-// The error for a pattern that is no parameter's first match.
+bool Matches(const HyperGroup& group, const ParamDecl& decl) {
+  if (!group.part.empty()) return decl.part == group.part;
+  return fnmatch(group.match.c_str(), decl.name.c_str(), 0) == 0;
+}
+
+// The error for a group that is no parameter's first match.
 absl::Status NoMatchError(const ParamRegistry& registry,
                           const std::vector<HyperGroup>& groups, size_t group) {
-  const std::string& pattern = groups[group].match;
+  const bool by_part = !groups[group].part.empty();
+  const std::string& pattern =
+      by_part ? groups[group].part : groups[group].match;
   const ParamDecl* own = nullptr;
   const ParamDecl* tied = nullptr;
   for (const ParamDecl& decl : registry.decls) {
-    if (fnmatch(pattern.c_str(), decl.name.c_str(), 0) != 0) continue;
+    if (!Matches(groups[group], decl)) continue;
     const ParamDecl*& first = decl.link < 0 ? own : tied;
     if (first == nullptr) first = &decl;
   }
@@ -69,6 +76,10 @@ absl::Status NoMatchError(const ParamRegistry& registry,
     return absl::InvalidArgumentError(absl::StrCat(
         "'", pattern, "' matches only ", tied->name, ", which is tied to ",
         registry.decl(tied->link).name, "; match that name"));
+  }
+  if (by_part) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no parameter is of the part '", pattern, "'"));
   }
   return absl::InvalidArgumentError(
       absl::StrCat("'", pattern, "' matches no parameter; similar names are ",
@@ -101,9 +112,7 @@ absl::StatusOr<ParamRules> ParamRules::Create(
   for (const ParamDecl& decl : registry.decls) {
     int found = -1;
     for (size_t g = 0; g < groups.size() && found < 0; ++g) {
-      if (fnmatch(groups[g].match.c_str(), decl.name.c_str(), 0) == 0) {
-        found = static_cast<int>(g);
-      }
+      if (Matches(groups[g], decl)) found = static_cast<int>(g);
     }
     rules.group_of_.push_back(found);
     if (found >= 0 && decl.link < 0) At(used, found) = true;

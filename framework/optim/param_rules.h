@@ -1,8 +1,8 @@
 // Hyper-parameters of each parameter: those of the optimizer, except where a
 // group overrides them.
 //
-// A group matches a parameter's logical name ("blocks/3/attn/qkv/weight") by a
-// pattern in which * stands for any characters, including /, ? for one and [ab]
+// A group matches a part ("mlp"), or a parameter's logical name
+// ("blocks/3/attn/qkv/weight") by a pattern in which * stands for any characters, including /, ? for one and [ab]
 // for a or b. The first group that matches counts. A parameter that is tied to
 // another (a head to the embedding) has the hyper-parameters of that one.
 #pragma once
@@ -30,6 +30,8 @@ struct Hyper {
 
 struct HyperGroup {
   std::string match;
+  // Instead of `match`: the part whose parameters match.
+  std::string part;
   std::optional<double> lr_scale;
   // Also for parameters that are declared without decay, as norms and biases.
   std::optional<double> decay;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "framework/autograd/visit_group.h"
@@ -13,6 +14,7 @@
 #include "framework/device/backend.h"
 #include "framework/module/param_store.h"
 #include "framework/optim/arguments.h"
+#include "framework/optim/param_rules.h"
 
 namespace delink {
 
@@ -28,6 +30,8 @@ struct UpdateExchange {
 
 class SlabOptimizer {
  public:
+  explicit SlabOptimizer(ParamRules rules = ParamRules({}))
+      : rules_(std::move(rules)) {}
   virtual ~SlabOptimizer() = default;
   // The state that it needs in the store.
   virtual std::vector<StateSpec> states() const = 0;
@@ -60,12 +64,15 @@ class SlabOptimizer {
   }
   // Sets that memory for later updates; nobody else may use it meanwhile.
   void set_scratch(void* scratch) { scratch_ = static_cast<char*>(scratch); }
+  // Sets the hyper-parameters of later updates.
+  void set_rules(ParamRules rules) { rules_ = std::move(rules); }
   // The seed of stochastic rounding.
   void set_seed(uint64_t seed) {
     rounding_ = Fold(KeyFromSeed(seed), "rounding");
   }
 
  protected:
+  const ParamRules& rules() const { return rules_; }
   RngKey rounding() const { return rounding_; }
   char* scratch() const { return scratch_; }
   VisitGroup& tensor_group() const {
@@ -75,6 +82,7 @@ class SlabOptimizer {
   }
 
  private:
+  ParamRules rules_;
   char* scratch_ = nullptr;
   RngKey rounding_ = Fold(KeyFromSeed(1), "rounding");
   VisitGroup* tensor_group_ = nullptr;

@@ -48,6 +48,12 @@ int64_t HeadDim(const Attention::Config& c) {
   return c.dim / c.heads;
 }
 
+// Elements that a QK norm is over.
+int64_t Normed(const Attention::Config& c) {
+  DELINK_CHECK(!c.qk_norm_over_all || c.kv_heads == 0 || c.kv_heads == c.heads);
+  return HeadDim(c) * (c.qk_norm_over_all ? c.heads : 1);
+}
+
 std::optional<RotaryAngles> AnglesOf(const Attention::Config& c) {
   if (!c.rotary.has_value()) return std::nullopt;
   ops::RotaryConfig rotary = *c.rotary;
@@ -58,10 +64,10 @@ std::optional<RotaryAngles> AnglesOf(const Attention::Config& c) {
 Param* HeadNorm(const Scope& s, const Attention::Config& c) {
   if (c.qk_norm_eps == 0) return nullptr;
   return &s.Part("attention")
-              .Param("weight", {.shape = {HeadDim(c)},
+              .Param("weight", {.shape = {Normed(c)},
                                 .init = Init::Ones(),
                                 .decay = false,
-                                .by_head = true});
+                                .by_head = !c.qk_norm_over_all});
 }
 
 }  // namespace
@@ -72,6 +78,7 @@ Attention::Attention(const Scope& s, const Config& c)
       head_dim_(HeadDim(c)),
       window_(c.window),
       qk_norm_eps_(c.qk_norm_eps),
+      qk_norm_over_all_(c.qk_norm_over_all),
       rotary_(AnglesOf(c)),
       qkv_(s.Part("attention") / "qkv",
            {.in = c.dim,
@@ -106,9 +113,15 @@ Attention::Heads Attention::HeadsOn(const Tape& tape) const {
 Var Attention::Project(Var x, Heads here) {
   Var qkv = qkv_(x);
   if (q_norm_ != nullptr) {
-    qkv = ops::QkNorm(
-        qkv, {.heads = here.q, .kv_heads = here.kv, .eps = qk_norm_eps_},
-        *q_norm_, *k_norm_);
+    // All heads together are one wide head.
+    const bool all = qk_norm_over_all_;
+    DELINK_CHECK(!all || here.q == heads_)
+        << "a norm over heads of other ranks";
+    qkv = ops::QkNorm(qkv,
+                      {.heads = all ? 1 : here.q,
+                       .kv_heads = all ? 1 : here.kv,
+                       .eps = qk_norm_eps_},
+                      *q_norm_, *k_norm_);
   }
   // In place: the ops above do not need qkv for their backward.
   if (rotary_.has_value()) qkv = ops::Rotary(qkv, here.q, here.kv, *rotary_);

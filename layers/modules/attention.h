@@ -54,7 +54,10 @@ class Attention final : public Module {
     // Rotary position embedding; its dim 0 rotates whole heads.
     std::optional<ops::RotaryConfig> rotary = {};
     double qk_norm_eps = 0;  // 0: no QK norm
-    int64_t window = 0;      // tokens that a token sees, with itself; 0: all
+    // The norms are over all heads together, of which q and k have equally
+    // many, instead of over each head. Not over tensor ranks.
+    bool qk_norm_over_all = false;
+    int64_t window = 0;  // tokens that a token sees, with itself; 0: all
     double dropout = 0;
     double stddev = 0.02;
     double out_stddev = 0.02;  // of out, which writes to the residual stream
@@ -79,6 +82,7 @@ class Attention final : public Module {
 
   int64_t heads_, kv_heads_, head_dim_, window_;
   double qk_norm_eps_;
+  bool qk_norm_over_all_;
   std::optional<RotaryAngles> rotary_;
   Linear qkv_;
   Param* q_norm_;  // null without

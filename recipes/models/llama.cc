@@ -21,6 +21,8 @@ PreNormBlock<GatedMlp>::Config BlockOf(const LlamaConfig& c) {
                         .out_bias = false,
                         .rotary = c.rotary,
                         .qk_norm_eps = c.qk_norm ? c.norm_eps : 0,
+                        .qk_norm_over_all =
+                            c.qk_norm_over == LlamaConfig::QkNormOver::kAll,
                         .window = c.window,
                         .dropout = c.dropout,
                         .stddev = c.init_std,

@@ -1,6 +1,7 @@
 #include "recipes/models/llama_config.h"
 
 #include "absl/strings/str_format.h"
+#include "recipes/schema/recipe.h"
 #include "recipes/schema/section.h"
 
 namespace delink {
@@ -28,6 +29,16 @@ std::string_view Word(RotaryPairing pairing) {
       return "half";
     case RotaryPairing::kInterleaved:
       return "interleaved";
+  }
+  return "";
+}
+
+std::string_view Word(LlamaConfig::QkNormOver over) {
+  switch (over) {
+    case LlamaConfig::QkNormOver::kHead:
+      return "head";
+    case LlamaConfig::QkNormOver::kAll:
+      return "all";
   }
   return "";
 }
@@ -84,9 +95,26 @@ std::unique_ptr<ModelConfig> LlamaConfig::Clone() const {
   return std::make_unique<LlamaConfig>(*this);
 }
 
+std::optional<ModelConfig::Objection> LlamaConfig::ObjectionTo(
+    const ParallelConfig& parallel) const {
+  if (qk_norm_over == QkNormOver::kHead || parallel.tensor == 1) {
+    return std::nullopt;
+  }
+  return Objection{"parallel.tensor",
+                   "with model.qk_norm_over = \"all\" a norm is over heads of "
+                   "all tensor ranks; use tensor 1"};
+}
+
 void LlamaConfig::CheckHeads(Section& s) {
   if (ffn == 0) ffn = DefaultFfn(dim);
   CheckKvHeads(s);
+  if (qk_norm_over == QkNormOver::kAll && (!qk_norm || kv_heads != heads)) {
+    s.Error("qk_norm_over",
+            qk_norm ? absl::StrFormat("\"all\" needs as many kv_heads as "
+                                      "heads, but they are %d and %d",
+                                      kv_heads, heads)
+                    : "has no effect without qk_norm");
+  }
   if (head_dim == 0) {
     if (dim % heads != 0) {
       return s.Error("heads", absl::StrFormat("%d does not divide dim %d, and "
@@ -122,6 +150,9 @@ void LlamaConfig::Describe(Section& s) {
   s.Bool("qk_norm", &qk_norm,
          {.doc = "RMS norm of each query and key head before the rotary "
                  "positions"});
+  s.Enum("qk_norm_over", &qk_norm_over, Word,
+         {.doc = "what each of these norms is over: a head, or all heads "
+                 "together (as in OLMoE; `kv_heads` must be `heads`)"});
   s.Bool("qkv_bias", &qkv_bias,
          {.doc = "biases of queries, keys and values; the model has no other "
                  "biases"});

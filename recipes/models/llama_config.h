@@ -8,11 +8,13 @@
 //   Llama 2, 3   as it is; 3.1 and later: rope_scaling = { kind = "llama3" }
 //   Qwen 2       qkv_bias = true
 //   Qwen 3       qk_norm = true, head_dim = 128
+//   OLMoE        qk_norm = true, qk_norm_over = "all"
 //   Mistral      window = 4096 (those that have one)
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "layers/ops/rotary.h"
@@ -26,6 +28,8 @@ struct LlamaConfig final : TransformerConfig {
   // Rotary positions; its dim stays 0, which means whole heads.
   ops::RotaryConfig rotary;
   bool qk_norm = false;
+  enum class QkNormOver : uint8_t { kHead, kAll };
+  QkNormOver qk_norm_over = QkNormOver::kHead;
   bool qkv_bias = false;
   int64_t window = 0;  // 0: a token sees all before it
   double z_loss = 0.0;
@@ -35,6 +39,8 @@ struct LlamaConfig final : TransformerConfig {
   static int64_t DefaultFfn(int64_t dim);
 
   std::string_view kind() const override { return "llama"; }
+  std::optional<Objection> ObjectionTo(
+      const ParallelConfig& parallel) const override;
   std::unique_ptr<ModelConfig> Clone() const override;
   void Describe(Section& section) override;
 

@@ -130,6 +130,9 @@ std::unique_ptr<LlamaConfig> ReadLlama(ConfigReader& theirs,
   ours->init_std = theirs.Float("initializer_range", 0.02);
   ours->qkv_bias = family.qkv_bias;
   ours->qk_norm = family.qk_norm;
+  if (family.qk_norm_over_all) {
+    ours->qk_norm_over = LlamaConfig::QkNormOver::kAll;
+  }
   ours->rotary = ReadRotary(theirs, family.rope_theta, ours->max_seq);
   ours->window = ReadWindow(theirs, family, ours->layers);
   const std::string activation = theirs.Text("hidden_act", "silu");
@@ -192,6 +195,14 @@ absl::Status CheckExpressible(const LlamaConfig& ours,
   if (ours.qk_norm != family.qk_norm) {
     return no_such("qk_norm", family.qk_norm ? " have these norms"
                                              : " have no such norms");
+  }
+  const bool over_all = ours.qk_norm_over == LlamaConfig::QkNormOver::kAll;
+  if (over_all != family.qk_norm_over_all) {
+    return no_such("qk_norm_over", over_all ? " have norms of each head"
+                                            : " have norms of all heads");
+  }
+  if (over_all && ours.heads * ours.head_dim != ours.dim) {
+    return no_such("head_dim", " have a dim of heads x head_dim");
   }
   if (ours.window != 0 && family.window == Window::kNone) {
     return no_such("window", " attend to all earlier tokens");

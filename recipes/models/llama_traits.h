@@ -28,6 +28,7 @@ struct LlamaTraits {
   Window window;
   bool qkv_bias = false;
   bool qk_norm = false;
+  bool qk_norm_over_all = false;
   int64_t kv_heads = 0;  // 0: heads
   int64_t head_dim = 0;  // 0: dim / heads
   // Whether dim must be a multiple of heads even if the config has head_dim.

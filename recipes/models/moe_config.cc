@@ -107,7 +107,7 @@ std::optional<ModelConfig::Objection> MoeConfig::ObjectionTo(
                         tensor ? parallel.tensor : parallel.context,
                         tensor ? "tensor" : "context")};
   }
-  return std::nullopt;
+  return Dense().ObjectionTo(parallel);
 }
 
 std::unique_ptr<ModelConfig> MoeConfig::Clone() const {
@@ -278,7 +278,7 @@ void MoeConfig::Describe(Section& s) {
 
 ModelKind MoeKind() {
   return {"moe",
-          "Mixtures of experts (Mixtral, Qwen 3 MoE, dots.llm1, M6): a llama "
+          "Mixtures of experts (Mixtral, Qwen 3 MoE, OLMoE, dots.llm1, M6): a llama "
           "or gpt with experts in place of MLPs.",
           [] { return std::make_unique<MoeConfig>(); }};
 }

@@ -4,6 +4,7 @@
 //
 //   Mixtral      top_k = 2, router = { normalise = true }
 //   Qwen 3 MoE   qk_norm = true, router = { normalise = true }
+//   OLMoE        qk_norm = true, qk_norm_over = "all"
 //   dots.llm1    qk_norm = true, dense_layers = 1, shared_experts = 2,
 //                router = { score = "sigmoid", normalise = true, scale = 2.5,
 //                           bias_rate = 0.001 }

@@ -67,6 +67,20 @@ constexpr MoeTraits kMoeFamilies[] = {
      .up = "up_proj",
      .down = "down_proj",
      .every = true},
+    {.blocks = {.model_type = "olmoe",
+                .architecture = "OlmoeForCausalLM",
+                .window = Window::kNone,
+                .qk_norm = true,
+                .qk_norm_over_all = true,
+                .norm_eps = 1e-5},
+     .experts = "num_experts",
+     .renamed = "num_local_experts",
+     .expert_ffn = nullptr,
+     .top_k = 8,
+     .module = "mlp.",
+     .gate = "gate_proj",
+     .up = "up_proj",
+     .down = "down_proj"},
     {.blocks = {.model_type = "dots1",
                 .architecture = "Dots1ForCausalLM",
                 .window = Window::kFromLayer,
@@ -141,6 +155,11 @@ std::unique_ptr<ModelConfig> Read(ConfigReader& theirs,
   ours->normalise =
       family.always_normalised || theirs.Bool("norm_topk_prob", false);
   ours->top_groups = ours->groups;
+  if (theirs.Has("clip_qkv")) {
+    theirs.Error("clip_qkv",
+                 "clips queries, keys and values, but Delink's attention does "
+                 "not");
+  }
   if (family.every) ReadLayers(theirs, *ours);
   if (family.deepseek) ReadDeepSeek(theirs, *ours);
   // Of training alone.

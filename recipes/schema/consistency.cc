@@ -81,6 +81,27 @@ bool CheckShare(Section& document, const Recipe& recipe, size_t i) {
   return fits;
 }
 
+// The parts and stages of optimizer.group exist.
+void CheckGroups(Section& document, const Recipe& recipe) {
+  std::vector<std::string> stages;
+  for (const Stage& stage : recipe.stages) stages.push_back(stage.name);
+  const std::vector<std::string> parts = recipe.model->parts();
+  const auto check = [&](size_t i, std::string_view key,
+                         const std::string& name,
+                         const std::vector<std::string>& names) {
+    if (name.empty() || std::ranges::find(names, name) != names.end()) return;
+    document.Error(absl::StrFormat("optimizer.group[%d].%s", i, key),
+                   absl::StrFormat("there is no %s '%s'%s; there are %s", key,
+                                   name, Suggestion(name, names),
+                                   absl::StrJoin(names, ", ")));
+  };
+  for (size_t i = 0; i < recipe.optimizer.groups.size(); ++i) {
+    const OptimizerGroup& group = recipe.optimizer.groups[i];
+    check(i, "part", group.part, parts);
+    check(i, "stage", group.stage, stages);
+  }
+}
+
 // Delinking only cuts links: a later stage cannot add any.
 void CheckSwitch(Section& document, const Recipe& recipe, size_t i) {
   const ShareSpec& before = recipe.stages[i - 1].share;
@@ -255,6 +276,7 @@ void CompleteStages(Section& document, Recipe& recipe) {
       }
     }
   }
+  CheckGroups(document, recipe);
   if (!document.complete()) return;
   CompleteParallel(document, recipe);
   CheckGrowth(document, recipe, 0);

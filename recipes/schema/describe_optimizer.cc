@@ -225,7 +225,18 @@ void DescribeGroup(Section& s, OptimizerGroup& group) {
            {.doc = "parameter names as in checkpoints "
                    "(`blocks/3/attn/qkv/weight`): `*` matches any characters, "
                    "`?` one character, `[ab]` one of the listed characters",
-            .required = true});
+            .when_omitted = "`part` says it"});
+  s.String("part", &group.part,
+           {.doc = "in place of `match`: a part as in `share`, and what has that part outside the blocks",
+            .when_omitted = "none"});
+  s.String("stage", &group.stage,
+           {.doc = "the name of the only stage with these settings",
+            .when_omitted = "all stages"});
+  if (group.match.empty() == group.part.empty()) {
+    s.Error(group.match.empty() ? "match" : "part",
+            group.match.empty() ? "missing; a group has match or part"
+                                : "a group has match or part, not both");
+  }
   s.Float("lr_scale", &group.lr_scale,
           {.doc = "factor of the learning rate",
            .when_omitted = "`1.0`",

@@ -14,7 +14,8 @@ namespace delink {
 
 // Hyper-parameters that differ for the parameters of matching names.
 struct OptimizerGroup {
-  std::string match;
+  std::string match, part;  // one of them
+  std::string stage;        // its name; empty: all
   std::optional<double> lr_scale, decay, momentum;
   std::vector<double> betas;  // two, or none
 };

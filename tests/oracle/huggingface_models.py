@@ -67,6 +67,7 @@ VARIANTS |= {
     "qwen3_moe": like_llama("Qwen3Moe", **QWEN3_MOE, rope_theta=1e6, norm_topk_prob=True),
     "qwen3_moe_dense": like_llama("Qwen3Moe", **QWEN3_MOE | dict(num_hidden_layers=4), decoder_sparse_step=2,
                                   mlp_only_layers=[0]),
+    "olmoe": like_llama("Olmoe", num_experts=7, num_experts_per_tok=3, num_key_value_heads=6),
     "dots1": like_llama("Dots1", **DOTS1),
     "dots1_groups": like_llama("Dots1", **DOTS1 | dict(n_group=4, topk_group=2, norm_topk_prob=False)),
 }

@@ -44,6 +44,7 @@ MODELS = {
     "qwen2": ROTARY + "qkv_bias = true\ntied = true",
     "qwen3": ROTARY + "head_dim = 8\nqk_norm = true",
     "mixtral": ROTARY + "experts = 5\nrouter = { normalise = true }",
+    "olmoe": "heads = 4\nffn = 40\nmax_seq = 256\nqk_norm = true\nqk_norm_over = \"all\"\nexperts = 5",
     "dots1": ROTARY + "qk_norm = true\nexperts = 8\nexpert_ffn = 12\nshared_experts = 1\ndense_layers = 1\n"
              'router = { score = "sigmoid", scale = 2.5, bias_rate = 0.05, groups = 4, top_groups = 2 }',
 }

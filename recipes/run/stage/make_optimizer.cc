@@ -20,9 +20,10 @@ namespace {
 
 // Muon has a momentum for matrices of blocks, and betas for everything else. A
 // group that gives either only to parameters of the other kind would change
-// nothing.
+// nothing. `used`: the numbers of the groups that the rules have.
 absl::Status CheckGroupKeysApply(const Recipe& recipe,
                                  const ParamRegistry& registry,
+                                 const std::vector<size_t>& used,
                                  const ParamRules& rules) {
   const OptimizerConfig& c = recipe.optimizer;
   if (c.kind != OptimizerConfig::Kind::kMuon) return absl::OkStatus();
@@ -30,7 +31,7 @@ absl::Status CheckGroupKeysApply(const Recipe& recipe,
   struct Matched {
     bool matrices = false, others = false;
   };
-  std::vector<Matched> matched(c.groups.size());
+  std::vector<Matched> matched(used.size());
   for (size_t i = 0; i < registry.decls.size(); ++i) {
     const int group = rules.GroupOf(static_cast<int>(i));
     if (group < 0 || registry.decls[i].link >= 0) continue;
@@ -38,11 +39,12 @@ absl::Status CheckGroupKeysApply(const Recipe& recipe,
     const ParamKind kind = KindOf(registry.decls[i], blocks);
     (kind == ParamKind::kHidden ? m.matrices : m.others) = true;
   }
-  for (size_t g = 0; g < c.groups.size(); ++g) {
-    const bool momentum = c.groups[g].momentum && !matched[g].matrices;
-    const bool betas = !c.groups[g].betas.empty() && !matched[g].others;
+  for (size_t i = 0; i < used.size(); ++i) {
+    const OptimizerGroup& group = c.groups[used[i]];
+    const bool momentum = group.momentum && !matched[i].matrices;
+    const bool betas = !group.betas.empty() && !matched[i].others;
     if (!momentum && !betas) continue;
-    const std::string key = absl::StrFormat("optimizer.group[%d].%s", g,
+    const std::string key = absl::StrFormat("optimizer.group[%d].%s", used[i],
                                             momentum ? "momentum" : "betas");
     return ErrorAt(
         recipe, key, key,
@@ -50,39 +52,9 @@ absl::Status CheckGroupKeysApply(const Recipe& recipe,
             "muon uses it for %s, and '%s' matches none of them, or only some "
             "that an earlier group matches; leave the key out",
             momentum ? "matrices of blocks" : "all but matrices of blocks",
-            c.groups[g].match));
+            group.match.empty() ? group.part : group.match));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<ParamRules> RulesOf(const Recipe& recipe,
-                                   const ParamRegistry& registry) {
-  const OptimizerConfig& c = recipe.optimizer;
-  Hyper all = {.decay = c.decay.value_or(0),
-               .momentum = c.momentum.value_or(0)};
-  if (!c.betas.empty()) {
-    all.beta1 = c.betas[0];
-    all.beta2 = c.betas[1];
-  }
-  std::vector<HyperGroup> groups;
-  for (const OptimizerGroup& g : c.groups) {
-    HyperGroup& group = groups.emplace_back(HyperGroup{.match = g.match,
-                                                       .lr_scale = g.lr_scale,
-                                                       .decay = g.decay,
-                                                       .momentum = g.momentum});
-    if (g.betas.empty()) continue;
-    group.beta1 = g.betas[0];
-    group.beta2 = g.betas[1];
-  }
-  size_t wrong = 0;
-  absl::StatusOr<ParamRules> rules =
-      ParamRules::Create(registry, all, groups, &wrong);
-  if (!rules.ok()) {
-    const std::string key = absl::StrFormat("optimizer.group[%d].match", wrong);
-    return ErrorAt(recipe, key, key, std::string(rules.status().message()));
-  }
-  DELINK_RETURN_IF_ERROR(CheckGroupKeysApply(recipe, registry, *rules));
-  return rules;
 }
 
 double RatioOf(const OptimizerConfig& c) {
@@ -116,9 +88,47 @@ std::unique_ptr<SlabOptimizer> MakeOf(const OptimizerConfig& c,
 
 }  // namespace
 
+absl::StatusOr<ParamRules> RulesOf(const Recipe& recipe,
+                                   const ParamRegistry& registry,
+                                   size_t stage) {
+  const OptimizerConfig& c = recipe.optimizer;
+  Hyper all = {.decay = c.decay.value_or(0),
+               .momentum = c.momentum.value_or(0)};
+  if (!c.betas.empty()) {
+    all.beta1 = c.betas[0];
+    all.beta2 = c.betas[1];
+  }
+  std::vector<HyperGroup> groups;
+  std::vector<size_t> used;
+  for (size_t i = 0; i < c.groups.size(); ++i) {
+    const OptimizerGroup& g = c.groups[i];
+    if (!g.stage.empty() && g.stage != recipe.stages[stage].name) continue;
+    used.push_back(i);
+    HyperGroup& group = groups.emplace_back(HyperGroup{.match = g.match,
+                                                       .part = g.part,
+                                                       .lr_scale = g.lr_scale,
+                                                       .decay = g.decay,
+                                                       .momentum = g.momentum});
+    if (g.betas.empty()) continue;
+    group.beta1 = g.betas[0];
+    group.beta2 = g.betas[1];
+  }
+  size_t wrong = 0;
+  absl::StatusOr<ParamRules> rules =
+      ParamRules::Create(registry, all, groups, &wrong);
+  if (!rules.ok()) {
+    const std::string key =
+        absl::StrFormat("optimizer.group[%d].%s", used[wrong],
+                        c.groups[used[wrong]].part.empty() ? "match" : "part");
+    return ErrorAt(recipe, key, key, std::string(rules.status().message()));
+  }
+  DELINK_RETURN_IF_ERROR(CheckGroupKeysApply(recipe, registry, used, *rules));
+  return rules;
+}
+
 absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
     const Recipe& recipe, const ParamRegistry& registry) {
-  DELINK_ASSIGN_OR_RETURN(ParamRules rules, RulesOf(recipe, registry));
+  DELINK_ASSIGN_OR_RETURN(ParamRules rules, RulesOf(recipe, registry, 0));
   std::unique_ptr<SlabOptimizer> made =
       MakeOf(recipe.optimizer, std::move(rules));
   made->set_seed(static_cast<uint64_t>(recipe.run.seed));
@@ -128,7 +138,7 @@ absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
 absl::Status CheckGroups(const RunEnv& env, size_t stage,
                          const SharingMap& sharing) {
   DELINK_ASSIGN_OR_RETURN(const ParamRules rules,
-                          RulesOf(*env.recipe, *env.registry));
+                          RulesOf(*env.recipe, *env.registry, stage));
   const absl::Status status =
       rules.CheckSharing(*env.registry, env.model->blocks(), sharing);
   if (status.ok()) return status;

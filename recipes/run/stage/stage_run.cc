@@ -9,6 +9,7 @@
 #include "layers/ops/accumulate.h"
 #include "offload/plan/place.h"
 #include "recipes/run/stage/nodes.h"
+#include "recipes/run/stage/make_optimizer.h"
 #include "recipes/run/stage/stage_layout.h"
 
 namespace delink {
@@ -164,6 +165,10 @@ absl::Status StageRun::TakeLayout(size_t index) {
 // activations it has.
 absl::Status StageRun::MakeExecutor(size_t layout) {
   const Recipe& recipe = *env_.recipe;
+  DELINK_ASSIGN_OR_RETURN(const ParamRules rules,
+                          RulesOf(recipe, *env_.registry, index_));
+  env_.optimizer->set_rules(rules);
+  env_.host_optimizer->set_rules(rules);
   const RunConfig& run = recipe.run;
   const Mesh& mesh = store_->layout().mesh();
   cut_ = {.rank = mesh.PlaceOf(env_.world->rank())[Axis::kData],

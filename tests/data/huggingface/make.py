@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import huggingface_models as models
 
 PROMPT, GREEDY = 20, 24
-NAMES = ("gpt2", "llama3", "mistral_bf16", "qwen2_fp16", "qwen3", "mixtral", "qwen3_moe_dense", "dots1_groups")
+NAMES = ("gpt2", "llama3", "mistral_bf16", "qwen2_fp16", "qwen3", "mixtral", "qwen3_moe_dense", "olmoe", "dots1_groups")
 
 
 def main():

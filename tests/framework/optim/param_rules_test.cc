@@ -60,6 +60,15 @@ TEST_F(ParamRulesTest, TheFirstGroupThatMatchesCounts) {
   EXPECT_EQ(Of(*rules, "embed/token/weight"), kAll);
 }
 
+TEST_F(ParamRulesTest, AGroupCanBeAPart) {
+  const auto rules = Rules({{.part = "mlp", .lr_scale = 0.5}});
+  ASSERT_TRUE(rules.ok()) << rules.status().ToString();
+  EXPECT_EQ(Of(*rules, "blocks/0/mlp/up").lr_scale, 0.5);
+  EXPECT_EQ(Of(*rules, "blocks/0/attn/qkv/weight").lr_scale, 1);
+  EXPECT_THAT(std::string(Rules({{.part = "mlps"}}).status().message()),
+              HasSubstr("no parameter is of the part 'mlps'"));
+}
+
 TEST_F(ParamRulesTest, APatternThatMatchesNothingNamesWhatIsNear) {
   const auto rules = Rules(
       {{.match = "*", .lr_scale = 1.0}, {.match = "blocks/1/attn/qvk/weight"}});

@@ -122,6 +122,17 @@ TEST(LlamaConfig, WhatIsWrongIsSaid) {
             "--set model.heads=6: model.heads: 6 does not divide dim 512, and "
             "there is no head_dim");
   EXPECT_EQ(ConfigOf({"model.heads=6", "model.head_dim=10"}).head_dim, 10);
+  EXPECT_EQ(ErrorOf({"model.qk_norm_over=all"}),
+            "--set model.qk_norm_over=all: model.qk_norm_over: has no effect "
+            "without qk_norm");
+  EXPECT_EQ(
+      ErrorOf(
+          {"model.qk_norm=true", "model.qk_norm_over=all", "model.kv_heads=2"}),
+      "--set model.qk_norm_over=all: model.qk_norm_over: \"all\" needs as "
+      "many kv_heads as heads, but they are 2 and 8");
+  EXPECT_THAT(ErrorOf({"model.qk_norm=true", "model.qk_norm_over=all",
+                       "stage=[{parallel={tensor=2}}]"}),
+              ::testing::HasSubstr("a norm is over heads of all tensor ranks"));
   for (const std::string size : {"7", "258"}) {
     EXPECT_EQ(ErrorOf({"model.head_dim=" + size}),
               "--set model.head_dim=" + size + ": model.head_dim: " + size +

@@ -74,6 +74,15 @@ Variant Qwen3() {
   return v;
 }
 
+Variant Olmoe() {
+  Variant v{.name = "NormOverAllHeads"};
+  v.config.qk_norm = true;
+  v.config.qk_norm_over = LlamaConfig::QkNormOver::kAll;
+  v.config.kv_heads = v.config.heads;
+  v.config.rotary.pairing = RotaryPairing::kInterleaved;
+  return v;
+}
+
 Variant Mistral() {
   Variant v{.name = "MistralZLoss", .ignore_every = 4};
   v.config.window = 2;
@@ -109,7 +118,7 @@ TEST_P(LlamaGradients, MatchCentralDifferences) {
 
 INSTANTIATE_TEST_SUITE_P(Families, LlamaGradients,
                          ::testing::Values(Plain(), Llama3(), Qwen2(), Qwen3(),
-                                           Mistral(), Everything()),
+                                           Olmoe(), Mistral(), Everything()),
                          [](const auto& info) { return info.param.name; });
 
 // Both pairings under every scaling, in one layer.

@@ -128,6 +128,21 @@ TEST_P(OptimizersTest, GroupsAreHeard) {
   }
 }
 
+// A part can rest in one stage, and move in the next.
+TEST_P(OptimizersTest, AGroupCanBeOfAPartAndAStage) {
+  runs_.sets.emplace_back(
+      "optimizer.group=[{part=\"norm\", stage=\"pseudo\", lr_scale=0.0, "
+      "decay=0.0}]");
+  runs_.Go({.out = "run", .until_step = kSwitch + 3});
+  const auto rest = [&](int64_t step, const std::string& name) {
+    const std::vector<float> values = runs_.Load("run", step).at(name);
+    return values == std::vector<float>(values.size(), 1.0F);
+  };
+  const std::string norm = "/model/blocks/2/norm1/weight";
+  EXPECT_TRUE(rest(kSwitch, norm));
+  EXPECT_FALSE(rest(kSwitch + 3, norm));
+}
+
 // A group that gives Muon what it does not read.
 TEST(MuonGroups, WhatWouldGoUnheardIsRefused) {
   TinyRuns runs("tiny_llama");

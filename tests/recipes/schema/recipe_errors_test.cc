@@ -190,6 +190,20 @@ constexpr Case kCases[] = {
      "}]",
      "gpt.toml:15:25: optimizer.group[0].betas: optimizer kind \"sgd\" has no "
      "such key; it is one of adamw, lion, muon"},
+    {"lr = 1e-3", "lr = 1e-3\ngroup = [{ decay = 0.1 }]",
+     "gpt.toml:14:10: optimizer.group[0].match: missing; a group has match or "
+     "part"},
+    {"lr = 1e-3", "lr = 1e-3\ngroup = [{ match = \"*\", part = \"mlp\" }]",
+     "gpt.toml:14:25: optimizer.group[0].part: a group has match or part, not "
+     "both"},
+    {"lr = 1e-3", "lr = 1e-3\ngroup = [{ part = \"mpl\" }]",
+     "gpt.toml:14:12: optimizer.group[0].part: there is no part 'mpl'; did you "
+     "mean 'mlp'?; "
+     "there are attention, mlp, norm"},
+    {"lr = 1e-3", "lr = 1e-3\ngroup = [{ part = \"mlp\", stage = \"psuedo\" }]",
+     "gpt.toml:14:26: optimizer.group[0].stage: there is no stage 'psuedo'; "
+     "did "
+     "you mean 'pseudo'?; there are pseudo, real"},
     {"lr = 1e-3", "lr = 1e-3\nweight_decay = 0.1",
      "gpt.toml:14:1: optimizer.weight_decay: unknown key; did you mean "
      "'decay'?"},
