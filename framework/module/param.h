@@ -60,6 +60,9 @@ struct ParamSpec {
   // first sums (Tape::Sums) say fewer choices of its expert than the mean, down
   // if more. 0: it is no such bias.
   double balance_rate = 0;
+  // An exact vector with the loads of a router's experts in the last step, by
+  // those sums, relative to their mean. Its gradient is 0, too.
+  bool router_loads = false;
 
   bool is_vector() const { return vectors || shape.rank() < 2; }
 };

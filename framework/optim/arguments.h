@@ -148,25 +148,29 @@ struct FinishNormArgs {
 // The biases of n of a router's E experts, from number `first` on:
 //   bias += rate * sign(all choices / E - choices of the expert)
 // where a layer that has the router has E choices by expert, then their sum, at
-// sums + layers[i]. Nothing is written if control->skip is set.
+// sums + layers[i]. With `loads` a bias becomes choices of the expert / (all
+// choices / E) instead. Nothing is written if control->skip is set.
 struct BalanceBiasArgs {
   int64_t E = 0, first = 0, n = 0;
   double rate = 0;
+  bool loads = false;
   const double* sums = nullptr;
   const int64_t* layers = nullptr;  // [count]
   int64_t count = 0;
   const UpdateControl* control = nullptr;
   void* bias = nullptr;  // [n]
 
-  // Of the bias of number i of the n.
-  constexpr double Move(int64_t i) const {
+  // Of the bias of number i of the n, which is `old`.
+  template <typename T>
+  constexpr T After(int64_t i, T old) const {
     double own = 0, all = 0;
     for (int64_t j = 0; j < count; ++j) {
       own += sums[layers[j] + first + i];
       all += sums[layers[j] + E];
     }
     own *= static_cast<double>(E);
-    return own < all ? rate : own > all ? -rate : 0;
+    if (loads) return all > 0 ? static_cast<T>(own / all) : old;
+    return old + static_cast<T>(own < all ? rate : own > all ? -rate : 0);
   }
 };
 

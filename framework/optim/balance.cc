@@ -9,9 +9,17 @@
 
 namespace delink {
 
+namespace {
+
+bool Balances(const ParamSpec& spec) {
+  return spec.balance_rate > 0 || spec.router_loads;
+}
+
+}  // namespace
+
 bool HasBias(const ParamStore& store, int slab) {
   return std::ranges::any_of(store.slab(slab).params, [&](const SlabParam& p) {
-    return DeclOf(store, p).spec.balance_rate > 0;
+    return Balances(DeclOf(store, p).spec);
   });
 }
 
@@ -22,7 +30,7 @@ void MoveBiases(Stream& stream, ParamStore& store, int slab,
   const Range held = store.held(slab, Plane::kState0);
   for (const SlabParam& param : of.params) {
     const ParamSpec& spec = DeclOf(store, param).spec;
-    if (spec.balance_rate == 0) continue;
+    if (!Balances(spec)) continue;
     DELINK_CHECK(spec.exact && spec.is_vector()) << of.name;
     const int64_t begin = std::max(held.begin, param.offset);
     const int64_t end = std::min(held.end, param.offset + param.elements);
@@ -33,6 +41,7 @@ void MoveBiases(Stream& stream, ParamStore& store, int slab,
                        .first = begin - param.offset,
                        .n = end - begin,
                        .rate = spec.balance_rate,
+                       .loads = spec.router_loads,
                        .sums = sums,
                        .layers = layers,
                        .count = static_cast<int64_t>(of.layers.size()),

@@ -2,9 +2,10 @@
 // group overrides them.
 //
 // A group matches a part ("mlp"), or a parameter's logical name
-// ("blocks/3/attn/qkv/weight") by a pattern in which * stands for any characters, including /, ? for one and [ab]
-// for a or b. The first group that matches counts. A parameter that is tied to
-// another (a head to the embedding) has the hyper-parameters of that one.
+// ("blocks/3/attn/qkv/weight") by a pattern in which * stands for any
+// characters, including /, ? for one and [ab] for a or b. The first group that
+// matches counts. A parameter that is tied to another (a head to the embedding)
+// has the hyper-parameters of that one.
 #pragma once
 
 #include <cstdint>

@@ -98,12 +98,14 @@ struct CountPairsArgs {
 // dshares[g, e] = weight * E * counts[g, e] / (k * counts[g, E]), 0 without
 // tokens: the gradient of the shares (RouteBackwardArgs) for a loss that is,
 // for each counted token, weight * E * sum over e of (the fraction of its
-// group's pairs that are e's * the mean of its group's shares of e).
+// group's pairs that are e's * the mean of its group's shares of e). With
+// `loads`, relative to their mean, dshares[g, e] = weight * loads[e].
 struct BalanceArgs {
   int64_t G, E, k;
   double weight;
-  const double* counts;  // [G, E + 1]
-  void* dshares;         // [G, E] S
+  const double* counts = nullptr;  // [G, E + 1], or
+  const void* loads = nullptr;     // [E] S
+  void* dshares;                   // [G, E] S
 };
 
 // Sorts pairs into rows. Tokens whose target is negative count in no load and
@@ -153,6 +155,34 @@ struct GroupedMatmulArgs {
   void* w;                 // [E, out, in] T; with kWeight P, or T if `narrow`
   bool accumulate = false;
   bool narrow = false;
+};
+// y[row] += gate * b[e] for rows of e, with the gate of the row's pair, or 1
+// without gates. The gradient of b is db[e] (=|+=) the sum of gate * dy, that
+// of the gate of a row's pair dgates[pair] = dy[row] * b[e].
+struct GroupedBiasArgs {
+  int64_t E, cap, D;
+  const int32_t* offsets;       // [E + 1]
+  const int32_t* pairs;         // [cap]
+  const void* gates = nullptr;  // [N, k] S
+  const void* b;                // [E, D]
+  void* y;                      // [cap, D]
+};
+struct GroupedBiasGradArgs {
+  int64_t E, cap, D;
+  const int32_t* offsets;       // [E + 1]
+  const int32_t* pairs;         // [cap]
+  const void* gates = nullptr;  // [N, k] S
+  const void* dy;               // [cap, D]
+  void* db;                     // [E, D] P
+  bool accumulate = false;
+};
+struct GroupedBiasGatesArgs {
+  int64_t E, cap, D;
+  const int32_t* offsets;  // [E + 1]
+  const int32_t* pairs;    // [cap]
+  const void* b;           // [E, D]
+  const void* dy;          // [cap, D]
+  void* dgates;            // [N, k] S: of pairs that are kept; others stay
 };
 // y[row] = gate of the row's pair * act(x[row]). act is silu(gate) * up of rows
 // [2 F], or a GELU of rows [F].

@@ -80,6 +80,9 @@ class Stream;
   KERNEL(gather_rows, GatherRows)                                \
   KERNEL(combine_rows, CombineRows)                              \
   KERNEL(grouped_matmul, GroupedMatmul)                          \
+  KERNEL(grouped_bias, GroupedBias)                              \
+  KERNEL(grouped_bias_grad, GroupedBiasGrad)                     \
+  KERNEL(grouped_bias_gates, GroupedBiasGates)                   \
   KERNEL(expert_act_forward, ExpertActForward)                   \
   KERNEL(expert_act_backward, ExpertActBackward)
 

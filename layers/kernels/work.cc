@@ -333,6 +333,21 @@ Work Count(const GroupedMatmulArgs& a, DType dtype) {
           .written = written};
 }
 
+Work Count(const GroupedBiasArgs& a, DType dtype) {
+  return Moved(a.cap * a.D + a.E * a.D, a.cap * a.D, Bytes(dtype));
+}
+
+Work Count(const GroupedBiasGradArgs& a, DType dtype) {
+  const Bytes b(dtype);
+  return {.read = b.T(a.cap * a.D) + b.Added(a.E * a.D, a.accumulate),
+          .written = b.P(a.E * a.D)};
+}
+
+Work Count(const GroupedBiasGatesArgs& a, DType dtype) {
+  const Bytes b(dtype);
+  return {.read = b.T(a.cap * a.D + a.E * a.D), .written = b.P(a.cap)};
+}
+
 // Elements of a row of the activation's input.
 int64_t Inputs(ExpertActivation activation, int64_t F) {
   return activation == ExpertActivation::kSwiGlu ? 2 * F : F;

@@ -14,6 +14,19 @@ bool Gated(const Moe::Config& c) {
   return c.activation == ExpertActivation::kSwiGlu;
 }
 
+// Of the experts' matrices [E, rows, .] in s; null without.
+Param* Biases(const Scope& s, const Moe::Config& c, int64_t rows,
+              bool residual) {
+  if (!c.bias) return nullptr;
+  return &s.Param("bias", {.shape = {c.experts, rows},
+                           .vectors = true,
+                           .init = Init::Zeros(),
+                           .decay = false,
+                           .split = Split::kExpert,
+                           .residual = residual,
+                           .used = c.route.top_k});
+}
+
 Param& Up(const Scope& s, const Moe::Config& c) {
   const int64_t rows = Gated(c) ? 2 * c.hidden : c.hidden;
   ParamSpec spec{.shape = {c.experts, rows, c.dim},
@@ -41,7 +54,7 @@ std::unique_ptr<Module> Shared(const Scope& s, const Moe::Config& c) {
                      .gelu = c.activation == ExpertActivation::kGeluErf
                                  ? GeluForm::kErf
                                  : GeluForm::kTanh,
-                     .bias = false,
+                     .bias = c.bias,
                      .stddev = c.stddev,
                      .out_stddev = c.out_stddev});
 }
@@ -62,6 +75,13 @@ Moe::Moe(const Scope& s, const Config& c)
                                                .exact = true,
                                                .balance_rate = *c.bias_rate})
                         : nullptr),
+      loads_(c.aux_over_batch ? &(s.Part("router") / "router")
+                                     .Param("loads", {.shape = {c.experts},
+                                                      .init = Init::Ones(),
+                                                      .decay = false,
+                                                      .exact = true,
+                                                      .router_loads = true})
+                              : nullptr),
       up_(Up(s.Part("experts") / "experts", c)),
       down_((s.Part("experts") / "experts" / "down")
                 .Param("weight", {.shape = {c.experts, c.dim, c.hidden},
@@ -69,17 +89,23 @@ Moe::Moe(const Scope& s, const Config& c)
                                   .split = Split::kExpert,
                                   .residual = true,
                                   .used = c.route.top_k})),
+      up_bias_(Biases(s.Part("experts") / "experts" / "up", c, c.hidden,
+                      /*residual=*/false)),
+      down_bias_(Biases(s.Part("experts") / "experts" / "down", c, c.dim,
+                        /*residual=*/true)),
       shared_(Shared(s / "shared", c)),
-      dropout_(s, c.dropout) {}
+      dropout_(s, c.dropout) {
+  DELINK_CHECK(!c.bias || !Gated(c)) << "biases of gated experts";
+}
 
 Var Moe::operator()(Var x) {
   DELINK_CHECK(x.tape().groups().expert == nullptr)
       << "experts are whole on every rank";
   const ops::Routing r =
-      ops::Route(ops::RouterLogits(x, router_), route_, bias_);
-  const Var h = ops::GroupedLinear(ops::Dispatch(x, r), r, up_);
-  const Var rows =
-      ops::GroupedLinear(ops::ActivateExperts(h, r, activation_), r, down_);
+      ops::Route(ops::RouterLogits(x, router_), route_, bias_, loads_);
+  const Var h = ops::GroupedLinear(ops::Dispatch(x, r), r, up_, up_bias_);
+  const Var rows = ops::GroupedLinear(ops::ActivateExperts(h, r, activation_),
+                                      r, down_, down_bias_, /*gated=*/true);
   Var y = ops::Combine(rows, r, x.shape());
   if (shared_ != nullptr) y = y + (*shared_)(x);
   return dropout_(y);

@@ -2,9 +2,11 @@
 // each an MLP of its own, and adds up their outputs, weighted by its gates. All
 // tokens also pass the shared experts, which are one MLP. Parts and parameters:
 //
-//   router          router/weight [E, dim], router/bias [E]: both exact
+//   router          router/weight [E, dim], router/bias [E], router/loads [E]:
+//                   all exact
 //   experts         gate_up [E, 2 hidden, dim], or up [E, hidden, dim];
-//                   down [E, dim, hidden]
+//                   down [E, dim, hidden]; with up, biases [E, hidden] and
+//                   [E, dim]
 //   shared_experts  as GatedMlp's or Mlp's
 #pragma once
 
@@ -31,6 +33,9 @@ class Moe final : public Module {
     // The choice has a bias (ops::Route) that moves so (ParamSpec). 0: it stays
     // as it is.
     std::optional<double> bias_rate;
+    bool aux_over_batch =
+        false;          // the auxiliary loss has the last step's loads
+    bool bias = false;  // also of the shared experts; not with kSwiGlu
     ExpertActivation activation = ExpertActivation::kSwiGlu;
     double dropout = 0;
     double stddev = 0.02;
@@ -45,9 +50,10 @@ class Moe final : public Module {
   ops::RouteConfig route_;
   ExpertActivation activation_;
   Param& router_;
-  Param* bias_;  // null without
+  Param *bias_, *loads_;  // null without
   Param& up_;
   Param& down_;
+  Param *up_bias_, *down_bias_;     // null without
   std::unique_ptr<Module> shared_;  // null without
   Dropout dropout_;
 };

@@ -1,6 +1,10 @@
 #include "layers/ops/experts.h"
 
+#include <utility>
+#include <vector>
+
 #include "layers/ops/kernels_of.h"
+#include "layers/ops/small_gradient.h"
 
 namespace delink::ops {
 namespace {
@@ -79,6 +83,56 @@ struct Activation {
   }
 };
 
+// The biases of GroupedLinear.
+struct Biases {
+  Routing r;
+  Param* b;
+  bool gated;
+  Var y;
+
+  const void* gates() const { return gated ? r.gates.data() : nullptr; }
+  void Add(Stream& stream) const {
+    KernelsOf(y.tape(), y.dtype())
+        .grouped_bias(stream, {.E = r.E,
+                               .cap = r.N * r.k,
+                               .D = y.dim(-1),
+                               .offsets = Ints(r.offsets),
+                               .pairs = Ints(r.pairs),
+                               .gates = gates(),
+                               .b = b->weight().data(),
+                               .y = y.data()});
+  }
+  void GateGradients(Backward& back) const {
+    if (!gated) return;
+    const Tensor dgates = back.NewGrad(r.gates);
+    // Choices that are dropped have no row.
+    back.device().FillZero(back.stream(), dgates.data(), dgates.bytes());
+    KernelsOf(y.tape(), y.dtype())
+        .grouped_bias_gates(back.stream(), {.E = r.E,
+                                            .cap = r.N * r.k,
+                                            .D = y.dim(-1),
+                                            .offsets = Ints(r.offsets),
+                                            .pairs = Ints(r.pairs),
+                                            .b = b->weight().data(),
+                                            .dy = back.grad(y).data(),
+                                            .dgates = dgates.data()});
+  }
+  void Gradient(Backward& back) const {
+    const SmallGradient db(back, *b);
+    KernelsOf(y.tape(), y.dtype())
+        .grouped_bias_grad(back.stream(), {.E = r.E,
+                                           .cap = r.N * r.k,
+                                           .D = y.dim(-1),
+                                           .offsets = Ints(r.offsets),
+                                           .pairs = Ints(r.pairs),
+                                           .gates = gates(),
+                                           .dy = back.grad(y).data(),
+                                           .db = db.data(),
+                                           .accumulate = db.accumulate()});
+    db.Store();
+  }
+};
+
 }  // namespace
 
 Var Dispatch(Var x, const Routing& r) {
@@ -106,7 +160,7 @@ Var Dispatch(Var x, const Routing& r) {
   return y;
 }
 
-Var GroupedLinear(Var x, const Routing& r, Param& w) {
+Var GroupedLinear(Var x, const Routing& r, Param& w, Param* b, bool gated) {
   DELINK_CHECK_EQ(w.shape().rank(), 3);
   const int64_t in = w.shape()[2], out = w.shape()[1];
   DELINK_CHECK_EQ(x.shape(), (Shape{r.N * r.k, in}));
@@ -117,13 +171,20 @@ Var GroupedLinear(Var x, const Routing& r, Param& w) {
   kernels.grouped_matmul(
       tape.stream(), ProductOf(r, GroupedForm::kForward, x.data(), in, y.data(),
                                out, w.weight().data()));
+  const Biases biases = {r, b, gated && b != nullptr, y};
+  if (b != nullptr) biases.Add(tape.stream());
+  std::vector<Var> inputs = {x, r.offsets}, saves = {r.offsets};
+  if (b != nullptr) {
+    inputs.insert(inputs.end(), {r.gates, r.pairs});
+    saves.insert(saves.end(), {r.gates, r.pairs});
+  }
   const double flops = 2.0 * static_cast<double>(x.dim(0) * in * out);
   tape.Record(
       {.name = "grouped_linear",
-       .inputs = {x, r.offsets},
+       .inputs = std::move(inputs),
        .outputs = {y},
        .weight_saves = {x},
-       .saves = {r.offsets},
+       .saves = std::move(saves),
        .by_token = true,
        .own_rows = true,
        .mixes_columns = true,
@@ -134,6 +195,7 @@ Var GroupedLinear(Var x, const Routing& r, Param& w) {
                  back.stream(),
                  ProductOf(r, GroupedForm::kInput, back.NewGrad(x).data(), in,
                            back.grad(y).data(), out, w.weight().data()));
+             biases.GateGradients(back);
            },
        .weight =
            [=, &w, &kernels](Backward& back) {
@@ -144,6 +206,7 @@ Var GroupedLinear(Var x, const Routing& r, Param& w) {
              args.accumulate = dw.accumulate;
              args.narrow = dw.value.dtype() == DType::kBF16;
              kernels.grouped_matmul(back.stream(), args);
+             if (b != nullptr) biases.Gradient(back);
            },
        .flops = flops,
        .backward_flops = x.needs_grad() ? 2 * flops : flops,

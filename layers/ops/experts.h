@@ -22,8 +22,11 @@ namespace delink::ops {
 // The rows of x [..., D]: [N k, D].
 Var Dispatch(Var x, const Routing& r);
 
-// Of each row x w_e^T: [N k, in] to [N k, out]; w [E, out, in].
-Var GroupedLinear(Var x, const Routing& r, Param& w);
+// Of each row x w_e^T + b_e: [N k, in] to [N k, out]; w [E, out, in], b [E,
+// out] or null. `gated`: the gate multiplies b, of an x that has it
+// (ActivateExperts).
+Var GroupedLinear(Var x, const Routing& r, Param& w, Param* b = nullptr,
+                  bool gated = false);
 
 // Of each row gate * act(h): [N k, 2 F] or [N k, F] to [N k, F].
 Var ActivateExperts(Var h, const Routing& r, ExpertActivation activation);

@@ -71,6 +71,7 @@ void RouterWeightGrad(Backward& back, RouterSizes s, Var x, Var y, Param& w) {
 struct Routed {
   RouteConfig c;
   int64_t N, E;
+  const Param* loads;  // null: those of the tokens themselves
   Var logits, ids, gates;
   double* sums;  // [E + kRouteSums], or null
 
@@ -90,7 +91,7 @@ const int32_t* TargetsOf(const Tape& tape, int64_t N) {
 }
 
 // Computes the gradient of shares for the auxiliary loss: that of all tokens of
-// a sequence or of the micro-batch, which may be on several ranks.
+// a sequence or of the micro-batch, which may be on several ranks, or by loads.
 void Balance(Backward& back, const Routed& r, RouteBackwardArgs& args) {
   const Tape& tape = r.logits.tape();
   const Kernels& kernels = KernelsOf(tape, r.logits.dtype());
@@ -101,6 +102,15 @@ void Balance(Backward& back, const Routed& r, RouteBackwardArgs& args) {
   args.tokens = tape.tokens() / G;
   args.first = FirstToken(tape, r.N);
   args.dshares = dshares.data();
+  if (r.loads != nullptr) {
+    kernels.balance(back.stream(), {.G = 1,
+                                    .E = r.E,
+                                    .k = args.k,
+                                    .weight = r.c.aux_loss,
+                                    .loads = r.loads->weight().data(),
+                                    .dshares = dshares.data()});
+    return;
+  }
   kernels.count_pairs(back.stream(), {.N = r.N,
                                       .E = r.E,
                                       .k = args.k,
@@ -250,7 +260,8 @@ Var RouterLogits(Var x, Param& w) {
   return y;
 }
 
-Routing Route(Var logits, const RouteConfig& c, Param* bias) {
+Routing Route(Var logits, const RouteConfig& c, Param* bias, Param* loads) {
+  DELINK_CHECK(loads == nullptr || !c.aux_over_sequence);
   const int64_t N = logits.dim(0), E = logits.dim(1), k = c.top_k;
   CheckFits(c, E, bias);
   Tape& tape = logits.tape();
@@ -264,6 +275,7 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias) {
   const Routed routed = {.c = c,
                          .N = N,
                          .E = E,
+                         .loads = loads,
                          .logits = logits,
                          .ids = tape.Output({N, k}, DType::kI32),
                          .gates = r.gates,
@@ -287,11 +299,15 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias) {
               .own_rows = true,
               .mixes_columns = true,
               .input = [=](Backward& back) { RouteGrad(back, routed); }};
-  if (bias != nullptr) {
-    op.weight = [bias](Backward& back) {
-      const Param::GradTarget db = bias->TakeGrad();
-      if (db.accumulate) return;
-      back.device().FillZero(back.stream(), db.value.data(), db.value.bytes());
+  if (bias != nullptr || loads != nullptr) {
+    op.weight = [bias, loads](Backward& back) {
+      for (Param* const param : {bias, loads}) {
+        if (param == nullptr) continue;
+        const Param::GradTarget zeros = param->TakeGrad();
+        if (zeros.accumulate) continue;
+        back.device().FillZero(back.stream(), zeros.value.data(),
+                               zeros.value.bytes());
+      }
     };
   }
   tape.Record(std::move(op));

@@ -22,8 +22,9 @@ struct RouteConfig {
   //   E * sum over e of (the fraction of choices that are e's * the mean share
   //   of e)
   // (Fedus et al., "Switch Transformers", 2021) over the token's sequence or
-  // the micro-batch, and of the squared log sum exp of its logits (Zoph et al.,
-  // "ST-MoE", 2022). Only their gradients exist.
+  // the micro-batch, or with the fractions of the last step (Route), and of the
+  // squared log sum exp of its logits (Zoph et al., "ST-MoE", 2022). Only their
+  // gradients exist.
   double aux_loss = 0;
   bool aux_over_sequence = false;
   double z_loss = 0;
@@ -51,8 +52,10 @@ struct Routing {
 Var RouterLogits(Var x, Param& w);
 
 // From logits [N, E]. `bias` [E], which may be null, takes part in the choice
-// alone and gets a gradient of zeros. Tokens whose target is not counted take
-// no capacity and have no part in the terms.
-Routing Route(Var logits, const RouteConfig& c, Param* bias);
+// alone. With `loads` [E] (ParamSpec::router_loads) the auxiliary loss has
+// these in place of the tokens' own. Both get a gradient of zeros. Tokens whose
+// target is not counted take no capacity and have no part in the terms.
+Routing Route(Var logits, const RouteConfig& c, Param* bias,
+              Param* loads = nullptr);
 
 }  // namespace delink::ops

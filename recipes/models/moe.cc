@@ -15,6 +15,10 @@ ExpertActivation ActivationOf(const GptConfig& c) {
                                         : ExpertActivation::kGeluTanh;
 }
 
+// Of the MLPs, so of the experts.
+bool HasBiases(const LlamaConfig&) { return false; }
+bool HasBiases(const GptConfig& c) { return c.bias; }
+
 // Calls visit with the config of the kind whose blocks these are.
 template <typename Visit>
 auto WithBlocks(const MoeConfig& c, Visit visit) {
@@ -45,6 +49,9 @@ void AddBlocks(Sequential& model, const MoeConfig& c) {
                 .shared_hidden = c.shared_experts * c.expert_ffn,
                 .route = c.Route(),
                 .bias_rate = c.bias_rate,
+                .aux_over_batch =
+                    c.aux_loss > 0 && c.aux_over == MoeConfig::AuxOver::kBatch,
+                .bias = HasBiases(of),
                 .activation = ActivationOf(of),
                 .dropout = of.dropout,
                 .stddev = of.init_std,

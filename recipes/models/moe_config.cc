@@ -35,6 +35,8 @@ std::string_view Word(MoeConfig::AuxOver over) {
       return "sequence";
     case MoeConfig::AuxOver::kMicroBatch:
       return "micro_batch";
+    case MoeConfig::AuxOver::kBatch:
+      return "batch";
   }
   return "";
 }
@@ -131,7 +133,7 @@ ops::RouteConfig MoeConfig::Route() const {
 
 void MoeConfig::DescribeExperts(Section& s) {
   s.Int("experts", &experts,
-        {.doc = "experts of a block, each an MLP without biases",
+        {.doc = "experts of a block, each an MLP",
          .required = true,
          .min = 1,
          .max = kMaxExperts});
@@ -204,7 +206,9 @@ void MoeConfig::DescribeRouter(Section& s) {
            .min = 0.0,
            .max = 1e3});
   s.Enum("aux_over", &aux_over, Word,
-         {.doc = "the tokens that the auxiliary loss balances"});
+         {.doc = "the tokens that the auxiliary loss balances; batch: those of "
+                 "all ranks and micro-batches, with the loads of the step "
+                 "before"});
   s.Float("z_loss", &z_loss,
           {.doc = "weight of the squared log-partition of the router's logits; "
                   "the reported loss excludes it",
@@ -258,10 +262,10 @@ void MoeConfig::Check(Section& s) {
 }
 
 void MoeConfig::Describe(Section& s) {
-  s.Enum("block", &block, Word,
-         {.doc = "the kind whose blocks these are, without biases in the "
-                 "experts; its keys are keys of this kind too (here those of "
-                 "`llama`)"});
+  s.Enum(
+      "block", &block, Word,
+      {.doc = "the kind whose blocks and experts these are; its keys are keys "
+              "of this kind too (here those of `llama`)"});
   TransformerConfig& blocks = Blocks();
   blocks.layers = layers;
   blocks.vocab = vocab;
@@ -278,7 +282,8 @@ void MoeConfig::Describe(Section& s) {
 
 ModelKind MoeKind() {
   return {"moe",
-          "Mixtures of experts (Mixtral, Qwen 3 MoE, OLMoE, dots.llm1, M6): a llama "
+          "Mixtures of experts (Mixtral, Qwen 3 MoE, OLMoE, dots.llm1, M6): a "
+          "llama "
           "or gpt with experts in place of MLPs.",
           [] { return std::make_unique<MoeConfig>(); }};
 }

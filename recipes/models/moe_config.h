@@ -27,7 +27,7 @@ namespace delink {
 struct MoeConfig final : ModelConfig {
   enum class Block : uint8_t { kLlama, kGpt };
   enum class Score : uint8_t { kSoftmax, kSigmoid };
-  enum class AuxOver : uint8_t { kSequence, kMicroBatch };
+  enum class AuxOver : uint8_t { kSequence, kMicroBatch, kBatch };
   enum class Drop : uint8_t { kProbability, kPosition };
 
   // The blocks; of the two, the one of `block` is used. Its layers, vocab and

@@ -90,10 +90,10 @@ void CheckGroups(Section& document, const Recipe& recipe) {
                          const std::string& name,
                          const std::vector<std::string>& names) {
     if (name.empty() || std::ranges::find(names, name) != names.end()) return;
-    document.Error(absl::StrFormat("optimizer.group[%d].%s", i, key),
-                   absl::StrFormat("there is no %s '%s'%s; there are %s", key,
-                                   name, Suggestion(name, names),
-                                   absl::StrJoin(names, ", ")));
+    document.Error(
+        absl::StrFormat("optimizer.group[%d].%s", i, key),
+        absl::StrFormat("there is no %s '%s'%s; there are %s", key, name,
+                        Suggestion(name, names), absl::StrJoin(names, ", ")));
   };
   for (size_t i = 0; i < recipe.optimizer.groups.size(); ++i) {
     const OptimizerGroup& group = recipe.optimizer.groups[i];

@@ -227,7 +227,8 @@ void DescribeGroup(Section& s, OptimizerGroup& group) {
                    "`?` one character, `[ab]` one of the listed characters",
             .when_omitted = "`part` says it"});
   s.String("part", &group.part,
-           {.doc = "in place of `match`: a part as in `share`, and what has that part outside the blocks",
+           {.doc = "in place of `match`: a part as in `share`, and what has "
+                   "that part outside the blocks",
             .when_omitted = "none"});
   s.String("stage", &group.stage,
            {.doc = "the name of the only stage with these settings",

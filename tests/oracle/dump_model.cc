@@ -5,7 +5,7 @@
 //   dump_model FILE KIND VARIANT
 //
 // Variants of gpt: layer_norm, rms_norm, untied; of llama: llama2, llama3,
-// qwen2, qwen3, mistral; of moe: plain, mixtral, dots, m6, m6_position.
+// qwen2, qwen3, mistral; of moe: plain, mixtral, batch, dots, m6, m6_position.
 #include <cstdio>
 #include <string>
 
@@ -97,10 +97,11 @@ MoeConfig MoeOf(const std::string& variant) {
   c.llama.rotary.base = 100;
   if (variant == "plain") {
     c.scale = 1.5;
-  } else if (variant == "mixtral") {
+  } else if (variant == "mixtral" || variant == "batch") {
     c.normalise = true;
     c.aux_loss = 0.1;
     c.z_loss = 0.01;
+    if (variant == "batch") c.aux_over = MoeConfig::AuxOver::kBatch;
   } else if (variant == "dots") {
     c.llama.qk_norm = true;
     c.experts = 16;
@@ -203,8 +204,9 @@ void WriteMoe(hdf5::File& file, const MoeConfig& c) {
       "/", "score",
       c.score == MoeConfig::Score::kSigmoid ? "sigmoid" : "softmax"));
   Check(file.SetText("/", "aux_over",
-                     c.aux_over == MoeConfig::AuxOver::kSequence
-                         ? "sequence"
+                     c.aux_over == MoeConfig::AuxOver::kSequence ? "sequence"
+                     : c.aux_over == MoeConfig::AuxOver::kBatch
+                         ? "batch"
                          : "micro_batch"));
   Check(file.SetText(
       "/", "drop",

@@ -181,9 +181,11 @@ class Experts:
             self.drop(kept, chosen, gates.detach(), logits.shape[1])
             self.add_up(name, logits, scores, chosen, kept, sequences)
         y = torch.zeros_like(x)
-        for e, (up, down) in enumerate(zip(*(self.w[f"{name}/experts/{part}/weight"] for part in (self.up, "down")))):
+        for e in range(logits.shape[1]):
             token, place = ((chosen == e) & kept).nonzero(as_tuple=True)
-            out = F.linear(self.act(F.linear(x[token], up)), down)
+            up, down = ([self.w[at + what][e] if at + what in self.w else None for what in ("/weight", "/bias")]
+                        for at in (f"{name}/experts/{self.up}", f"{name}/experts/down"))
+            out = F.linear(self.act(F.linear(x[token], *up)), *down)
             y = y.index_add(0, token, gates[token, place, None] * out)
         return y
 
@@ -221,6 +223,8 @@ class Experts:
             tokens = tokens[self.counted[tokens]]
             if len(tokens):
                 fraction = chosen[tokens].flatten().bincount(minlength=experts) / chosen[tokens].numel()
+                if o["aux_over"] == "batch":  # of the step before
+                    fraction = self.w[name + "/router/loads"].detach() / experts
                 balance = balance + len(tokens) * experts * (fraction * shares.flatten(1)[tokens].mean(0)).sum()
         balance = float(o["aux_loss"]) * balance
         self.besides = self.besides + balance + float(o["router_z_loss"]) * z
@@ -244,6 +248,9 @@ class Experts:
             if bias is not None:
                 loads = sums[: len(bias)]
                 bias.data += float(self.options["bias_rate"]) * (loads.mean() - loads).sign()
+            if name + "/router/loads" in self.w:
+                loads = self.w[name + "/router/loads"].data
+                loads.copy_(sums[: len(loads)] / sums[: len(loads)].mean())
 
 
 class MoeGpt(Experts, Gpt):

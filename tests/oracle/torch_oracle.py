@@ -57,8 +57,9 @@ def compare(file):
     ours = torch.tensor(np.array(file["logits"]), dtype=torch.float64)
     theirs = model.logits(batch(file, 0)[0]).detach()
     check("logits", float((ours - theirs).norm() / theirs.norm()), LOGITS)
-    decayed = [w for name, w in model.w.items() if w.dim() > 1]
-    others = [w for name, w in model.w.items() if w.dim() <= 1]
+    has_decay = {name: w.dim() > 1 and not name.endswith("bias") for name, w in model.w.items()}
+    decayed = [w for name, w in model.w.items() if has_decay[name]]
+    others = [w for name, w in model.w.items() if not has_decay[name]]
     lr = float(file.attrs["lr"])
     optimizer = torch.optim.AdamW(
         [{"params": decayed, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}],
@@ -72,7 +73,7 @@ def compare(file):
         count = int((targets >= 0).sum())
         (total + besides).backward()
         for w in model.w.values():
-            if w.grad is None:  # a router's bias
+            if w.grad is None:  # a router's bias, or loads
                 w.grad = torch.zeros_like(w)
         if step == 0:
             for name, w in model.w.items():
@@ -89,7 +90,7 @@ def compare(file):
         model.after_update()
     after = tensors(file["after"])
     for name, w in model.w.items():
-        if name.endswith("router/bias"):
+        if name.endswith(("router/bias", "router/loads")):
             check(name, float((after[name] - w.detach()).abs().max()), BIAS)
     differences = torch.cat([(after[name] - w.detach()).abs().flatten() for name, w in model.w.items()]) / lr
     check("weights after all steps, median", float(differences.quantile(0.5)), MEDIAN)

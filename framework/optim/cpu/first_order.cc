@@ -100,7 +100,7 @@ template <typename T>
 void BalanceBias(Stream&, const BalanceBiasArgs& a) {
   if (a.control->skip != 0) return;
   T* const bias = static_cast<T*>(a.bias);
-  for (int64_t i = 0; i < a.n; ++i) bias[i] += static_cast<T>(a.Move(i));
+  for (int64_t i = 0; i < a.n; ++i) bias[i] = a.After(i, bias[i]);
 }
 
 DELINK_OPTIM_INSTANTIATE(BalanceBias, BalanceBiasArgs);

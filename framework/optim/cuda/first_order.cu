@@ -27,7 +27,8 @@ __global__ void __launch_bounds__(kBiasThreads)
     BalanceBiasKernel(BalanceBiasArgs a) {
   const int64_t i = int64_t{blockIdx.x} * kBiasThreads + threadIdx.x;
   if (a.control->skip != 0 || i >= a.n) return;
-  static_cast<float*>(a.bias)[i] += static_cast<float>(a.Move(i));
+  float& bias = static_cast<float*>(a.bias)[i];
+  bias = a.After(i, bias);
 }
 
 }  // namespace

@@ -90,6 +90,11 @@ __global__ void __launch_bounds__(kAssignThreads)
 __global__ void __launch_bounds__(kAssignThreads) BalanceKernel(BalanceArgs s) {
   const int64_t i = int64_t{blockIdx.x} * kAssignThreads + threadIdx.x;
   if (i >= s.G * s.E) return;
+  if (s.loads != nullptr) {
+    static_cast<float*>(s.dshares)[i] = static_cast<float>(
+        s.weight * static_cast<const float*>(s.loads)[i % s.E]);
+    return;
+  }
   const double* const counts = s.counts + i / s.E * (s.E + 1);
   const double tokens = counts[s.E] * static_cast<double>(s.k);
   const double by =

@@ -108,6 +108,32 @@ void GroupedMatmul(Stream& stream, const GroupedMatmulArgs& s) {
 }
 
 template <typename T>
+void GroupedBias(Stream& stream, const GroupedBiasArgs& s) {
+  if (s.E == 0 || s.cap == 0 || s.D == 0) return;
+  dim3 grid = RowGrid(stream, s.cap);
+  grid.y = static_cast<unsigned>(s.E);
+  Launch(GroupedBiasKernel<DeviceType<T>>, grid, dim3(kRowThreadsOfExperts), 0,
+         stream, s);
+}
+
+template <typename T>
+void GroupedBiasGrad(Stream& stream, const GroupedBiasGradArgs& s) {
+  if (s.E == 0 || s.D == 0) return;
+  Launch(GroupedBiasGradKernel<DeviceType<T>>,
+         dim3(Blocks(s.D, kRowThreadsOfExperts), static_cast<unsigned>(s.E)),
+         dim3(kRowThreadsOfExperts), 0, stream, s);
+}
+
+template <typename T>
+void GroupedBiasGates(Stream& stream, const GroupedBiasGatesArgs& s) {
+  if (s.E == 0 || s.cap == 0) return;
+  dim3 grid = RowGrid(stream, s.cap);
+  grid.y = static_cast<unsigned>(s.E);
+  Launch(GroupedBiasGatesKernel<DeviceType<T>>, grid,
+         dim3(kRowThreadsOfExperts), 0, stream, s);
+}
+
+template <typename T>
 void ExpertActForward(Stream& stream, const ExpertActForwardArgs& s) {
   if (s.cap == 0 || s.F == 0) return;
   Launch(ExpertActForwardKernel<DeviceType<T>>, RowGrid(stream, s.cap),
@@ -133,6 +159,9 @@ void ExpertActBackward(Stream& stream, const ExpertActBackwardArgs& s) {
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
   template void GroupedMatmul<T>(Stream&, const GroupedMatmulArgs&);       \
+  template void GroupedBias<T>(Stream&, const GroupedBiasArgs&);           \
+  template void GroupedBiasGrad<T>(Stream&, const GroupedBiasGradArgs&);   \
+  template void GroupedBiasGates<T>(Stream&, const GroupedBiasGatesArgs&); \
   template void ExpertActForward<T>(Stream&, const ExpertActForwardArgs&); \
   template void ExpertActBackward<T>(Stream&, const ExpertActBackwardArgs&);
 DELINK_INSTANTIATE(float)

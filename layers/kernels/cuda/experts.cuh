@@ -80,6 +80,62 @@ __global__ void __launch_bounds__(kMatmulThreads)
                       .ldc = forward ? s.out : s.in});
 }
 
+template <typename Args>
+__device__ inline float GateOf(const Args& s, int64_t row) {
+  if (s.gates == nullptr) return 1.0F;
+  return static_cast<const float*>(s.gates)[s.pairs[row]];
+}
+
+// Blocks along y have experts.
+template <typename T>
+__global__ void __launch_bounds__(kRowThreadsOfExperts)
+    GroupedBiasKernel(GroupedBiasArgs s) {
+  const int64_t e = blockIdx.y;
+  const T* const b = static_cast<const T*>(s.b) + e * s.D;
+  for (int64_t row = s.offsets[e] + blockIdx.x; row < s.offsets[e + 1];
+       row += gridDim.x) {
+    const float gate = GateOf(s, row);
+    T* const y = static_cast<T*>(s.y) + row * s.D;
+    for (int64_t d = threadIdx.x; d < s.D; d += blockDim.x) {
+      y[d] = FromFloat<T>(ToFloat(y[d]) + gate * ToFloat(b[d]));
+    }
+  }
+}
+
+// A thread has a column of an expert.
+template <typename T>
+__global__ void __launch_bounds__(kRowThreadsOfExperts)
+    GroupedBiasGradKernel(GroupedBiasGradArgs s) {
+  const int64_t e = blockIdx.y;
+  const int64_t d = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (d >= s.D) return;
+  float* const db = static_cast<float*>(s.db) + e * s.D + d;
+  float sum = s.accumulate ? *db : 0.0F;
+  for (int64_t row = s.offsets[e]; row < s.offsets[e + 1]; ++row) {
+    sum += GateOf(s, row) * ToFloat(static_cast<const T*>(s.dy)[row * s.D + d]);
+  }
+  *db = sum;
+}
+
+// Blocks along y have experts.
+template <typename T>
+__global__ void __launch_bounds__(kRowThreadsOfExperts)
+    GroupedBiasGatesKernel(GroupedBiasGatesArgs s) {
+  __shared__ float partial[kWarp];
+  const int64_t e = blockIdx.y;
+  const T* const b = static_cast<const T*>(s.b) + e * s.D;
+  for (int64_t row = s.offsets[e] + blockIdx.x; row < s.offsets[e + 1];
+       row += gridDim.x) {
+    const T* const dy = static_cast<const T*>(s.dy) + row * s.D;
+    float sum = 0;
+    for (int64_t d = threadIdx.x; d < s.D; d += blockDim.x) {
+      sum += ToFloat(dy[d]) * ToFloat(b[d]);
+    }
+    sum = BlockSum(sum, partial);
+    if (threadIdx.x == 0) static_cast<float*>(s.dgates)[s.pairs[row]] = sum;
+  }
+}
+
 // The GELU of a value, and its derivative.
 __device__ inline float ExpertGelu(ExpertActivation activation, float x) {
   return activation == ExpertActivation::kGeluErf ? ErfGelu{}({x})

@@ -236,6 +236,11 @@ void CountPairs(Stream&, const CountPairsArgs& s) {
 
 template <typename T>
 void Balance(Stream&, const BalanceArgs& s) {
+  for (int64_t i = 0; s.loads != nullptr && i < s.G * s.E; ++i) {
+    static_cast<Wide<T>*>(s.dshares)[i] = static_cast<Wide<T>>(
+        s.weight * static_cast<const Wide<T>*>(s.loads)[i % s.E]);
+  }
+  if (s.loads != nullptr) return;
   auto* const dshares = static_cast<Wide<T>*>(s.dshares);
   for (int64_t g = 0; g < s.G; ++g) {
     const double* const counts = s.counts + g * (s.E + 1);
@@ -308,6 +313,60 @@ void GroupedMatmul(Stream& stream, const GroupedMatmulArgs& s) {
 
 namespace {
 
+// Of each row of expert e visit(row, e, gate of its pair).
+template <typename T, typename Args, typename Visit>
+void ForRows(const Args& s, const void* gates, const Visit& visit) {
+  for (int64_t e = 0; e < s.E; ++e) {
+    for (int64_t row = s.offsets[e]; row < s.offsets[e + 1]; ++row) {
+      visit(row, e,
+            gates == nullptr
+                ? 1.0
+                : double{static_cast<const Wide<T>*>(gates)[s.pairs[row]]});
+    }
+  }
+}
+
+}  // namespace
+
+template <typename T>
+void GroupedBias(Stream&, const GroupedBiasArgs& s) {
+  ForRows<T>(s, s.gates, [&](int64_t row, int64_t e, double gate) {
+    const T* const b = static_cast<const T*>(s.b) + e * s.D;
+    T* const y = static_cast<T*>(s.y) + row * s.D;
+    for (int64_t d = 0; d < s.D; ++d) {
+      y[d] = static_cast<T>(double{y[d]} + gate * b[d]);
+    }
+  });
+}
+
+template <typename T>
+void GroupedBiasGrad(Stream&, const GroupedBiasGradArgs& s) {
+  Wide<T>* const db = static_cast<Wide<T>*>(s.db);
+  std::vector<double> sums(static_cast<size_t>(s.E * s.D));
+  if (s.accumulate) std::copy_n(db, sums.size(), sums.begin());
+  ForRows<T>(s, s.gates, [&](int64_t row, int64_t e, double gate) {
+    const T* const dy = static_cast<const T*>(s.dy) + row * s.D;
+    for (int64_t d = 0; d < s.D; ++d) {
+      sums[static_cast<size_t>(e * s.D + d)] += gate * dy[d];
+    }
+  });
+  std::ranges::transform(sums, db,
+                         [](double sum) { return static_cast<Wide<T>>(sum); });
+}
+
+template <typename T>
+void GroupedBiasGates(Stream&, const GroupedBiasGatesArgs& s) {
+  ForRows<T>(s, nullptr, [&](int64_t row, int64_t e, double) {
+    const T* const b = static_cast<const T*>(s.b) + e * s.D;
+    const T* const dy = static_cast<const T*>(s.dy) + row * s.D;
+    double sum = 0;
+    for (int64_t d = 0; d < s.D; ++d) sum += double{dy[d]} * b[d];
+    static_cast<Wide<T>*>(s.dgates)[s.pairs[row]] = static_cast<Wide<T>>(sum);
+  });
+}
+
+namespace {
+
 GeluForm FormOf(ExpertActivation activation) {
   return activation == ExpertActivation::kGeluErf ? GeluForm::kErf
                                                   : GeluForm::kTanh;
@@ -371,6 +430,9 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
   template void GroupedMatmul<T>(Stream&, const GroupedMatmulArgs&);       \
+  template void GroupedBias<T>(Stream&, const GroupedBiasArgs&);           \
+  template void GroupedBiasGrad<T>(Stream&, const GroupedBiasGradArgs&);   \
+  template void GroupedBiasGates<T>(Stream&, const GroupedBiasGatesArgs&); \
   template void ExpertActForward<T>(Stream&, const ExpertActForwardArgs&); \
   template void ExpertActBackward<T>(Stream&, const ExpertActBackwardArgs&);
 DELINK_INSTANTIATE(float)

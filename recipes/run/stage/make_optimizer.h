@@ -12,8 +12,8 @@
 
 namespace delink {
 
-// With the hyper-parameters of the first stage. InvalidArgument: a group of them
-// matches nothing in the registry.
+// With the hyper-parameters of the first stage. InvalidArgument: a group of
+// them matches nothing in the registry.
 absl::StatusOr<std::unique_ptr<SlabOptimizer>> MakeOptimizer(
     const Recipe& recipe, const ParamRegistry& registry);
 

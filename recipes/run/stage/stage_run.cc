@@ -8,8 +8,8 @@
 #include "framework/sharing/resolve.h"
 #include "layers/ops/accumulate.h"
 #include "offload/plan/place.h"
-#include "recipes/run/stage/nodes.h"
 #include "recipes/run/stage/make_optimizer.h"
+#include "recipes/run/stage/nodes.h"
 #include "recipes/run/stage/stage_layout.h"
 
 namespace delink {

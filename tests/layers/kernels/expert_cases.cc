@@ -114,7 +114,8 @@ Case BalanceCase(const Shape& p) {
         const int64_t first = p.masked ? tokens / 2 : 0;
         const int64_t groups = (first + p.N + tokens - 1) / tokens;
         Guarded<double> counts(groups * (p.E + 1)), of_tokens(2 * p.N), sums(2);
-        Guarded<S> balance(groups * p.E);
+        Guarded<S> balance(groups * p.E), by_loads(groups * p.E);
+        const auto loads = Input<S>("loads", p.E);
         std::fill_n(sums.data(), 2, 0.5);
         kernels.route_statistics(
             stream, {.N = p.N,
@@ -142,9 +143,16 @@ Case BalanceCase(const Shape& p) {
                                  .weight = 0.75,
                                  .counts = counts.data(),
                                  .dshares = balance.data()});
+        kernels.balance(stream, {.G = groups,
+                                 .E = p.E,
+                                 .k = p.k,
+                                 .weight = 0.75,
+                                 .loads = loads.data(),
+                                 .dshares = by_loads.data()});
         return {Result("entropies", of_tokens, 4 * Tolerance<float>(p.E)),
                 Result("sums", sums, 4 * Tolerance<float>(p.E)),
-                Result("counts", counts, 0), Result("balance", balance, 1e-7)};
+                Result("counts", counts, 0), Result("balance", balance, 1e-7),
+                Result("by loads", by_loads, 1e-7)};
       });
 }
 
@@ -287,15 +295,61 @@ Case GroupedCase(const Rows& p) {
         product.accumulate = false;
         product.narrow = true;
         kernels.grouped_matmul(stream, product);
-        Output sum =
-            FirstOf("y", to_y, sorted.count * p.out, Tolerance<float>(p.in));
-        sum.twice = true;
         const double rows = Tolerance<float>(sorted.cap);
         return {
-            std::move(sum),
+            FirstOf("y", to_y, sorted.count * p.out, Tolerance<float>(p.in)),
             FirstOf("x", to_x, sorted.count * p.in, Tolerance<float>(p.out)),
             Result("dw", dw, rows), Result("dw added", more, rows),
             Result("dw narrow", narrow, rows)};
+      });
+}
+
+Case BiasCase(const Rows& p, bool gated) {
+  return MakeCase(
+      absl::StrFormat("%s gated%d", NameOf("biases of experts", p), gated),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        using P = Wide<T>;
+        const auto gates = Gates<T>(p.N * p.k);
+        const Sorted<T> sorted(kernels, stream, p, gates);
+        const auto b = Input<T>("b", p.E * p.out);
+        const auto dy = Input<T>("dy", sorted.cap * p.out);
+        auto y = Input<T>("y", sorted.cap * p.out);
+        auto more = Input<P>("db", p.E * p.out);
+        Guarded<P> db(p.E * p.out), dgates(p.N * p.k);
+        std::fill_n(dgates.data(), p.N * p.k, P{0});
+        const void* const by = gated ? gates.data() : nullptr;
+        kernels.grouped_bias(stream, {.E = p.E,
+                                      .cap = sorted.cap,
+                                      .D = p.out,
+                                      .offsets = sorted.offsets.data(),
+                                      .pairs = sorted.pairs.data(),
+                                      .gates = by,
+                                      .b = b.data(),
+                                      .y = y.data()});
+        GroupedBiasGradArgs back = {.E = p.E,
+                                    .cap = sorted.cap,
+                                    .D = p.out,
+                                    .offsets = sorted.offsets.data(),
+                                    .pairs = sorted.pairs.data(),
+                                    .gates = by,
+                                    .dy = dy.data(),
+                                    .db = db.data()};
+        kernels.grouped_bias_grad(stream, back);
+        back.db = more.data();
+        back.accumulate = true;
+        kernels.grouped_bias_grad(stream, back);
+        kernels.grouped_bias_gates(stream, {.E = p.E,
+                                            .cap = sorted.cap,
+                                            .D = p.out,
+                                            .offsets = sorted.offsets.data(),
+                                            .pairs = sorted.pairs.data(),
+                                            .b = b.data(),
+                                            .dy = dy.data(),
+                                            .dgates = dgates.data()});
+        const double rows = Tolerance<float>(sorted.cap);
+        return {FirstOf("y", y, sorted.count * p.out, Tolerance<float>(2)),
+                Result("db", db, rows), Result("db added", more, rows),
+                Result("dgates", dgates, 4 * Tolerance<float>(p.out))};
       });
 }
 
@@ -400,6 +454,14 @@ std::vector<Case> ExpertCases() {
        .capacity = 11,
        .by_gate = true,
        .masked = true},
+      // A capacity above the tokens (DeepSpeed#8155).
+      {.N = 20,
+       .E = 3,
+       .k = 2,
+       .in = 5,
+       .out = 4,
+       .capacity = 1000,
+       .by_gate = true},
       {.N = 40,
        .E = 2,
        .k = 1,
@@ -411,6 +473,8 @@ std::vector<Case> ExpertCases() {
   for (const Rows& p : rows) {
     cases.push_back(RowsCase(p));
     cases.push_back(GroupedCase(p));
+    cases.push_back(BiasCase(p, false));
+    cases.push_back(BiasCase(p, true));
     cases.push_back(ActivationCase(p, ExpertActivation::kSwiGlu, false));
     cases.push_back(ActivationCase(p, ExpertActivation::kGeluTanh, true));
     cases.push_back(ActivationCase(p, ExpertActivation::kGeluErf, false));

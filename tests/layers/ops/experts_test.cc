@@ -20,32 +20,34 @@ struct Sizes {
   int64_t D = 6, E = 5, F = 3;
 };
 
-// x + experts(gelu(x)), as a block has it; params: router, up, down, and a bias
-// if `bias`.
+// x + experts(gelu(x)), as a block has it; params: router, up, down, and,
+// except for kSwiGlu, biases of up and down.
 Var Mixture(Var x, const Params& p, const RouteConfig& c,
-            ExpertActivation activation, bool bias) {
+            ExpertActivation activation) {
   const Var in = ops::Gelu(x, GeluForm::kErf);
-  const ops::Routing r =
-      ops::Route(ops::RouterLogits(in, *p[0]), c, bias ? p[3] : nullptr);
-  const Var h = ops::GroupedLinear(ops::Dispatch(in, r), r, *p[1]);
+  const ops::Routing r = ops::Route(ops::RouterLogits(in, *p[0]), c, nullptr);
+  const bool biases = p.size() > 3;
+  const Var h = ops::GroupedLinear(ops::Dispatch(in, r), r, *p[1],
+                                   biases ? p[3] : nullptr);
   const Var rows =
-      ops::GroupedLinear(ops::ActivateExperts(h, r, activation), r, *p[2]);
+      ops::GroupedLinear(ops::ActivateExperts(h, r, activation), r, *p[2],
+                         biases ? p[4] : nullptr, /*gated=*/true);
   return x + ops::Combine(rows, r, x.shape());
 }
 
 void ExpectMixture(const Sizes& s, const RouteConfig& c,
-                   ExpertActivation activation = ExpertActivation::kSwiGlu,
-                   bool bias = false) {
+                   ExpertActivation activation = ExpertActivation::kSwiGlu) {
   SCOPED_TRACE(::testing::Message()
                << s.E << " experts, " << c.top_k << " chosen, prototypes "
                << c.form.prototypes << ", sigmoid " << c.form.sigmoid
                << ", capacity " << c.capacity);
-  const int64_t up = activation == ExpertActivation::kSwiGlu ? 2 * s.F : s.F;
+  const bool gated = activation == ExpertActivation::kSwiGlu;
+  const int64_t up = gated ? 2 * s.F : s.F;
   std::vector<Shape> params = {{s.E, s.D}, {s.E, up, s.D}, {s.E, s.D, s.F}};
-  if (bias) params.push_back({s.E});
+  if (!gated) params.insert(params.end(), {{s.E, up}, {s.E, s.D}});
   ExpectGradients(
       {.x = {2, 4, s.D}, .params = params, .op = [=](Var x, const Params& p) {
-         return Mixture(x, p, c, activation, bias);
+         return Mixture(x, p, c, activation);
        }});
 }
 
@@ -75,7 +77,8 @@ TEST(Experts, GradientsOfEveryActivation) {
 TEST(Experts, GradientsOfWhatIsKept) {
   ExpectMixture({}, {.top_k = 2, .capacity = 0.5});
   ExpectMixture({}, {.top_k = 2, .capacity = 0.5, .drop_by_position = true});
-  ExpectMixture({.E = 2}, {.top_k = 1, .capacity = 0.01});
+  ExpectMixture({.E = 2}, {.top_k = 1, .capacity = 0.01},
+                ExpertActivation::kGeluTanh);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // that what is saved reads back.
 #include "recipes/models/llama_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -11,6 +12,8 @@
 
 namespace delink::llama_config_test {
 namespace {
+
+using ::testing::HasSubstr;
 
 constexpr char kRecipe[] = R"([model]
 kind = "llama"
@@ -132,7 +135,7 @@ TEST(LlamaConfig, WhatIsWrongIsSaid) {
       "many kv_heads as heads, but they are 2 and 8");
   EXPECT_THAT(ErrorOf({"model.qk_norm=true", "model.qk_norm_over=all",
                        "stage=[{parallel={tensor=2}}]"}),
-              ::testing::HasSubstr("a norm is over heads of all tensor ranks"));
+              HasSubstr("a norm is over heads of all tensor ranks"));
   for (const std::string size : {"7", "258"}) {
     EXPECT_EQ(ErrorOf({"model.head_dim=" + size}),
               "--set model.head_dim=" + size + ": model.head_dim: " + size +

@@ -120,6 +120,53 @@ TEST(Routing, BiasesFollowLoads) {
   }
 }
 
+// With aux_over = "batch" the auxiliary loss has the loads of the last step, of
+// all layers that share a router, and of all ranks.
+TEST(Routing, LoadsAreThoseOfTheLastStep) {
+  const TinyRuns runs("tiny_moe");
+  const std::vector<std::string> sets = {"model.router.aux_over=batch",
+                                         "model.router.aux_loss=0.1"};
+  runs.Go({.sets = sets, .out = "run"});
+  const std::vector<Json> rows = Routing(runs, "run");
+  for (const int64_t step : {kSwitch, int64_t{kSteps}}) {
+    const Tensors tensors = runs.Load("run", step);
+    for (size_t layer = 0; layer < 3; ++layer) {
+      std::vector<double> loads(kExperts);
+      for (size_t other = 0; other < 3; ++other) {
+        if (step > kSwitch && other != layer) continue;
+        const std::vector<double> more = Choices(rows[step - 1], other);
+        for (size_t e = 0; e < kExperts; ++e) loads[e] += more[e];
+      }
+      const double all = Sum(loads);
+      std::vector<float> relative;
+      for (const double load : loads) {
+        relative.push_back(static_cast<float>(load * kExperts / all));
+      }
+      const std::string name =
+          absl::StrCat("/model/blocks/", layer + 1, "/moe/router/loads");
+      EXPECT_EQ(tensors.at(name), relative) << name << " " << step;
+    }
+  }
+  // In the second step micro-batches and ranks make no difference but rounding,
+  // as in the first, where all loads are taken to be equal.
+  for (const char* const other : {"run.micro_batch=1", "run.micro_batch=4"}) {
+    std::vector<std::string> changed = sets;
+    changed.emplace_back(other);
+    runs.Go({.ranks = 2,
+             .sets = changed,
+             .out = "other",
+             .until_step = 2,
+             .overwrite = true});
+    const std::vector<Json> others = Routing(runs, "other");
+    for (size_t i = 0; i < 2; ++i) {
+      for (size_t layer = 0; layer < 3; ++layer) {
+        const double ours = rows[i]["routing"]["aux_loss"][layer];
+        EXPECT_NEAR(others[i]["routing"]["aux_loss"][layer], ours, 1e-4 * ours);
+      }
+    }
+  }
+}
+
 TEST(Routing, CapacityDropsWhatIsAboveIt) {
   const TinyRuns runs("tiny_m6");
   runs.Go({.sets = {"model.capacity=0.5"}, .out = "half"});

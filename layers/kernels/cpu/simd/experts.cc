@@ -282,6 +282,11 @@ void CountPairs(Stream&, const CountPairsArgs& s) {
 
 template <typename T>
 void Balance(Stream&, const BalanceArgs& s) {
+  for (int64_t i = 0; s.loads != nullptr && i < s.G * s.E; ++i) {
+    static_cast<float*>(s.dshares)[i] = static_cast<float>(
+        s.weight * static_cast<const float*>(s.loads)[i % s.E]);
+  }
+  if (s.loads != nullptr) return;
   for (int64_t g = 0; g < s.G; ++g) {
     const double* const counts = s.counts + g * (s.E + 1);
     const double tokens = counts[s.E] * static_cast<double>(s.k);
@@ -324,6 +329,70 @@ void CombineRows(Stream&, const CombineRowsArgs& s) {
       }
       store(y, sum);
     });
+  }
+}
+
+namespace {
+
+template <typename Args>
+DELINK_INLINE float GateOf(const Args& s, int64_t row) {
+  if (s.gates == nullptr) return 1.0F;
+  return static_cast<const float*>(s.gates)[s.pairs[row]];
+}
+
+}  // namespace
+
+template <typename T>
+void GroupedBias(Stream&, const GroupedBiasArgs& s) {
+  for (int64_t e = 0; e < s.E; ++e) {
+    const T* const b = static_cast<const T*>(s.b) + e * s.D;
+    const int64_t first = s.offsets[e], end = s.offsets[e + 1];
+#pragma omp parallel for schedule(static) if ((end - first) * s.D > \
+                                              kParallelFrom)
+    for (int64_t row = first; row < end; ++row) {
+      const float gate = GateOf(s, row);
+      T* const y = static_cast<T*>(s.y) + row * s.D;
+      ForRow(s.D, [&](auto load, auto store) DELINK_LAMBDA {
+        store(y, Fma(gate + Vec{}, load(b), load(y)));
+      });
+    }
+  }
+}
+
+template <typename T>
+void GroupedBiasGrad(Stream&, const GroupedBiasGradArgs& s) {
+  const int64_t blocks = (s.D + kColumnBlock - 1) / kColumnBlock;
+  const int64_t rows = s.offsets[s.E];
+#pragma omp parallel for schedule(static) if (rows * s.D > kParallelFrom)
+  for (int64_t i = 0; i < s.E * blocks; ++i) {
+    const int64_t e = i / blocks, d = i % blocks * kColumnBlock;
+    const int64_t columns = s.D - d < kColumnBlock ? s.D - d : kColumnBlock;
+    const T* const dy = static_cast<const T*>(s.dy) + d;
+    float* const db = static_cast<float*>(s.db) + e * s.D + d;
+    ForRow(columns, [&](auto load, auto store) DELINK_LAMBDA {
+      Vec sum = s.accumulate ? load(db) : Vec{};
+      for (int64_t row = s.offsets[e]; row < s.offsets[e + 1]; ++row) {
+        sum = Fma(GateOf(s, row) + Vec{}, load(dy + row * s.D), sum);
+      }
+      store(db, sum);
+    });
+  }
+}
+
+template <typename T>
+void GroupedBiasGates(Stream&, const GroupedBiasGatesArgs& s) {
+  for (int64_t e = 0; e < s.E; ++e) {
+    const T* const b = static_cast<const T*>(s.b) + e * s.D;
+    const int64_t first = s.offsets[e], end = s.offsets[e + 1];
+#pragma omp parallel for schedule(static) if ((end - first) * s.D > \
+                                              kParallelFrom)
+    for (int64_t row = first; row < end; ++row) {
+      const T* const dy = static_cast<const T*>(s.dy) + row * s.D;
+      Vec sums{};
+      ForRow(s.D, [&](auto load, auto)
+                      DELINK_LAMBDA { sums = Fma(load(dy), load(b), sums); });
+      static_cast<float*>(s.dgates)[s.pairs[row]] = ReduceAdd(sums);
+    }
   }
 }
 
@@ -415,6 +484,9 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
+  template void GroupedBias<T>(Stream&, const GroupedBiasArgs&);           \
+  template void GroupedBiasGrad<T>(Stream&, const GroupedBiasGradArgs&);   \
+  template void GroupedBiasGates<T>(Stream&, const GroupedBiasGatesArgs&); \
   template void ExpertActForward<T>(Stream&, const ExpertActForwardArgs&); \
   template void ExpertActBackward<T>(Stream&, const ExpertActBackwardArgs&);
 DELINK_INSTANTIATE(float)
