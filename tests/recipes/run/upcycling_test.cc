@@ -415,6 +415,16 @@ TEST_P(Upcycling, WhatCannotBeginIsRefusedWithOneLine) {
       std::string(resumed.message()),
       AllOf(HasSubstr("model.experts"), HasSubstr("is 8"), HasSubstr("has 4")));
   EXPECT_FALSE(absl::StrContains(resumed.message(), "\n"));
+  const auto offline = [&](const OfflineDelinkOptions& more) {
+    OfflineDelinkOptions options = more;
+    options.checkpoint = four;
+    options.out = runs_->Folder("refused");
+    const auto report = OfflineDelink(options, BuiltInModels());
+    EXPECT_FALSE(PathExists(options.out));
+    return std::string(report.status().message());
+  };
+  EXPECT_THAT(offline({.upcycle = UpcycleOptions{.experts = kExperts}}),
+              HasSubstr("has experts in all its blocks already"));
 }
 
 TEST(UpcyclingBiases, AreRefusedWhileExpertsHaveNone) {
