@@ -240,7 +240,7 @@ CommandSyntax DelinkSyntax() {
     arguments.push_back(std::move(option));
   }
   return {.name = "delink",
-          .summary = "Delink a checkpoint's layers, or add blocks or experts",
+          .summary = "Delink a checkpoint's layers, add blocks or experts",
           .examples = {"delink delink runs/p2r runs/real-start",
                        "delink train recipe.toml --out runs/real "
                        "--resume=runs/real-start",

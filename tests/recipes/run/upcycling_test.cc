@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -379,6 +381,34 @@ TEST_P(Upcycling, TrainingGoesOn) {
     EXPECT_FALSE(std::equal(experts.begin(), experts.begin() + each,
                             experts.begin() + e * each));
   }
+}
+
+// What a stage says of MLPs, it says of experts and routers.
+TEST_P(Upcycling, PoliciesByPartStay) {
+  runs_->Go({.sets = {"stage.0.share={mlp=\"groups:2\"}"},
+             .out = "parts",
+             .until_step = kPseudo});
+  const auto report =
+      OfflineDelink({.checkpoint = runs_->Folder("parts"),
+                     .out = runs_->Folder("partsmoe/checkpoints"),
+                     .upcycle = UpcycleOptions{.experts = kExperts}},
+                    BuiltInModels());
+  ASSERT_TRUE(report.ok()) << report.status();
+  const auto tensors = ListTensors(report->to);
+  ASSERT_TRUE(tensors.ok());
+  for (const TensorInfo& tensor : *tensors) {
+    const bool shares = absl::StrContains(tensor.name, "/moe/") &&
+                        (absl::StartsWith(tensor.name, "blocks/1/") ||
+                         absl::StartsWith(tensor.name, "blocks/3/"));
+    if (!absl::StartsWith(tensor.name, "blocks/")) continue;
+    EXPECT_EQ(!tensor.link.empty(), shares) << tensor.name;
+  }
+  runs_->Go({.sets = Experts({"stage.0.share={experts=\"groups:2\", "
+                              "router=\"groups:2\"}"}),
+             .out = "partson",
+             .until_step = kPseudo + 1,
+             .resume = true,
+             .resume_from = report->to});
 }
 
 TEST_P(Upcycling, WhatCannotBeginIsRefusedWithOneLine) {
