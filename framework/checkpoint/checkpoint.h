@@ -28,6 +28,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/checkpoint/named_values.h"
+#include "framework/checkpoint/saved_as.h"
 #include "framework/comm/communicator.h"
 #include "framework/module/param_store.h"
 #include "framework/module/value_end.h"
@@ -121,10 +122,12 @@ absl::StatusOr<std::vector<TensorInfo>> ListTensors(const std::string& path);
 // The sharing map that the links of a checkpoint show, for the blocks and parts
 // of this model. Blocks without tensors in the checkpoint are not visited. A
 // block with only some of its tensors is an error, as is a checkpoint without
-// blocks.
+// blocks. Where a checkpoint of another model has nothing of a part (SavedAs),
+// blocks count as sharing it, so that any sharing is possible.
 absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
                                        const ParamRegistry& registry,
-                                       int blocks);
+                                       int blocks,
+                                       const SavedAs& saved_as = {});
 
 // Fills weights and optimizer state, whatever the store's layout. If the store
 // has gradients or state, fills the update counts too. The store's sharing must
@@ -135,9 +138,10 @@ absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
 
 // Fills only the weights. The store's state and update counts are not read and
 // stay as they are. The store may share less than the checkpoint; then layers
-// get copies of what was shared.
+// get copies of what was shared. Tensors that begin fresh (SavedAs) stay as
+// they are.
 absl::Status LoadWeights(Communicator& comm, const std::string& path,
-                         ParamStore& store);
+                         ParamStore& store, const SavedAs& saved_as = {});
 
 // The checkpoint that a CHECKPOINT on a command line names: a step folder
 // itself, or the newest whole one of a run folder (or of its checkpoints

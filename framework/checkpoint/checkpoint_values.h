@@ -1,7 +1,8 @@
 // The tensors of a checkpoint as the source of a move: its parameters and
 // states, read through index.h5 piece by piece. A tensor is found by its own
 // name, and links are followed: a model that shares less than the checkpoint
-// gets copies of shared tensors.
+// gets copies of shared tensors. A checkpoint of another model can be read as
+// this one's (SavedAs).
 //
 // Every rank reads what it holds: the source offers all values on every rank,
 // so nothing crosses the network. The checkpoint must be verified.
@@ -14,6 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/checkpoint/saved_as.h"
 #include "framework/hdf5/hdf5.h"
 #include "framework/module/state_spec.h"
 #include "framework/module/value_end.h"
@@ -27,8 +29,10 @@ class CheckpointValues : public ValueSource {
   static absl::StatusOr<CheckpointValues> Open(const std::string& path,
                                                const Layout& layout,
                                                std::vector<StateSpec> states,
-                                               DType type);
+                                               DType type,
+                                               SavedAs saved_as = {});
 
+  // Below, a tensor must not begin fresh (SavedAs).
   // Checks that the checkpoint has a field of a tensor, in the model's shape
   // and of this type. Errors say what to do.
   absl::Status Check(const Field& field, const LogicalTensor& tensor);
@@ -48,20 +52,26 @@ class CheckpointValues : public ValueSource {
 
  private:
   CheckpointValues(std::string path, hdf5::File file, const Layout& layout,
-                   std::vector<StateSpec> states, DType type);
+                   std::vector<StateSpec> states, DType type, SavedAs saved_as);
+  // The tensor as it is saved.
+  LogicalTensor Saved(const LogicalTensor& tensor) const;
   Shape ShapeOf(const Field& field, const LogicalTensor& tensor) const;
   // All values on the first `ranks` ranks.
   Descriptor On(int ranks, const Field& field,
                 const LogicalTensor& tensor) const;
-  // Opens a dataset, unless it was opened last.
+  // Opens a dataset of a saved tensor, unless it was opened last.
   absl::StatusOr<const hdf5::Dataset*> Open(const Field& field,
-                                            const LogicalTensor& tensor);
+                                            const LogicalTensor& saved);
+  // Reads an extent of copies of a dataset of `each` values.
+  absl::Status ReadCopies(const hdf5::Dataset& dataset, int64_t each,
+                          const Extent& extent, void* values) const;
 
   std::string path_;
   hdf5::File file_;
   const Layout* layout_;
   std::vector<StateSpec> states_;
   DType type_;
+  SavedAs saved_as_;
   std::string opened_;  // the path in the file
   std::optional<hdf5::Dataset> dataset_;
 };

@@ -98,18 +98,19 @@ class Reader {
 };
 
 absl::Status LoadAll(Communicator& comm, const std::string& path,
-                     ParamStore& store, bool with_state) {
+                     ParamStore& store, bool with_state,
+                     const SavedAs& saved_as) {
   DELINK_ASSIGN_OR_RETURN(
       CheckpointValues values,
       CheckpointValues::Open(path, store.layout(), store.states(),
-                             StatisticsOf(store.options().dtype)));
+                             StatisticsOf(store.options().dtype), saved_as));
   // A store of one rank loads alone, even if other ranks load their own stores.
   SelfCommunicator alone;
   Communicator& group = store.ranks() == 1 ? alone : comm;
   DELINK_CHECK(group.size() == store.ranks() && group.rank() == store.rank());
   Reader reader(values, store, group);
   for (const LogicalTensor& tensor : store.layout().tensors()) {
-    if (!tensor.link.empty()) continue;
+    if (!tensor.link.empty() || saved_as.IsFresh(tensor.name)) continue;
     DELINK_RETURN_IF_ERROR(reader.Read({}, tensor));
     if (with_state) DELINK_RETURN_IF_ERROR(reader.ReadStates(tensor));
   }
@@ -163,6 +164,59 @@ std::vector<int> VisitedIn(const std::map<std::string, std::string>& tensors,
   if (static_cast<int>(visited.size()) == blocks) visited.clear();
   return visited;
 }
+
+// Finds the leaders of blocks, which are asked for in ascending order.
+class Leaders {
+ public:
+  Leaders(const ParamRegistry& registry, const SavedAs& saved_as)
+      : saved_as_(saved_as) {
+    for (const ParamDecl& decl : registry.decls) {
+      if (!saved_as.IsFresh(decl.name)) {
+        saved_[saved_as.NameOf(decl.name)] = &decl;
+      }
+    }
+  }
+
+  // The leader of a declaration whose weights are in tensor `target`; -1 if
+  // they cannot be there. All of a part leads to the same part of the first
+  // block that shares it.
+  int Of(const ParamDecl& decl, const std::string& target) {
+    const auto to = saved_.find(target);
+    if (to == saved_.end() || SavedLocal(*to->second) != SavedLocal(decl)) {
+      return -1;
+    }
+    const int block = decl.layer - 1;
+    int leader = to->second->layer - 1;
+    if (to->second->part != decl.part) {
+      if (saved_as_.empty()) return -1;
+      // It is another part there: the first block leads that has it as this.
+      leader = first_.try_emplace({decl.part, leader}, block).first->second;
+    }
+    const bool same =
+        seen_.try_emplace({decl.part, block}, leader).first->second == leader;
+    const auto first = seen_.find({decl.part, leader});
+    return same && first != seen_.end() && first->second == leader ? leader
+                                                                   : -1;
+  }
+
+  int OfFresh(const ParamDecl& decl) {
+    return fresh_.try_emplace(decl.part, decl.layer - 1).first->second;
+  }
+
+ private:
+  // ParamDecl::local of the saved tensor.
+  std::string SavedLocal(const ParamDecl& decl) const {
+    return saved_as_.NameOf(decl.name).substr(decl.name.size() -
+                                              decl.local.size());
+  }
+
+  const SavedAs& saved_as_;
+  std::map<std::string, const ParamDecl*> saved_;  // by saved name
+  // By part and block: the leader; of blocks that lead as another part, the
+  // first block that shares with them.
+  std::map<std::pair<std::string, int>, int> seen_, first_;
+  std::map<std::string, int> fresh_;
+};
 
 // Verifies a checkpoint except for the values in the writers' files.
 absl::Status VerifyAround(const std::string& path) {
@@ -238,56 +292,51 @@ absl::StatusOr<std::vector<TensorInfo>> ListTensors(const std::string& path) {
 
 absl::StatusOr<SharingMap> ReadSharing(const std::string& path,
                                        const ParamRegistry& registry,
-                                       int blocks) {
+                                       int blocks, const SavedAs& saved_as) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<TensorInfo> tensors,
                           ListTensors(path));
   std::map<std::string, std::string> link_of;
   for (const TensorInfo& tensor : tensors) link_of[tensor.name] = tensor.link;
-  std::map<std::string, const ParamDecl*> decl_of;
-  for (const ParamDecl& decl : registry.decls) decl_of[decl.name] = &decl;
+  Leaders leaders(registry, saved_as);
   SharingMap sharing{.visited = VisitedIn(link_of, registry, blocks)};
-  std::map<std::pair<std::string, int>, int> seen;  // leader of (part, block)
   for (const ParamDecl& decl : registry.decls) {
     if (decl.layer < 1 || decl.layer > blocks || decl.link >= 0) continue;
     if (!sharing.Visits(decl.layer - 1)) continue;
-    const auto link = link_of.find(decl.name);
-    if (link == link_of.end()) {
+    const std::string& name = saved_as.NameOf(decl.name);
+    const auto link = link_of.find(name);
+    if (link == link_of.end() && !name.empty()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          path, ": has no ", decl.name,
+          path, ": has no ", name,
           "; use the recipe that the checkpoint was trained with"));
     }
-    const auto to =
-        decl_of.find(link->second.empty() ? decl.name : link->second);
     const int block = decl.layer - 1;
-    const int leader = to == decl_of.end() ? -1 : to->second->layer - 1;
-    // All of a part leads to the same part of the first block that shares it.
-    const bool same =
-        seen.try_emplace({decl.part, block}, leader).first->second == leader;
-    const auto first = seen.find({decl.part, leader});
-    if (!same || first == seen.end() || first->second != leader ||
-        to->second->part != decl.part || to->second->local != decl.local) {
+    const int leader =
+        name.empty()
+            ? leaders.OfFresh(decl)
+            : leaders.Of(decl, link->second.empty() ? name : link->second);
+    if (leader < 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           path, ": ", decl.name, " is a link to ", link->second,
           ", but its weights cannot be there; another program wrote it"));
     }
-    std::vector<int>& leaders = sharing.leaders[decl.part];
-    if (leaders.empty()) {
-      leaders.assign(static_cast<size_t>(blocks), -1);
-      for (const int b : sharing.VisitedOf(blocks)) At(leaders, b) = b;
+    std::vector<int>& of_part = sharing.leaders[decl.part];
+    if (of_part.empty()) {
+      of_part.assign(static_cast<size_t>(blocks), -1);
+      for (const int b : sharing.VisitedOf(blocks)) At(of_part, b) = b;
     }
-    leaders[static_cast<size_t>(block)] = leader;
+    of_part[static_cast<size_t>(block)] = leader;
   }
   return sharing;
 }
 
 absl::Status LoadCheckpoint(Communicator& comm, const std::string& path,
                             ParamStore& store) {
-  return AgreeOnStatus(comm, LoadAll(comm, path, store, true));
+  return AgreeOnStatus(comm, LoadAll(comm, path, store, true, {}));
 }
 
 absl::Status LoadWeights(Communicator& comm, const std::string& path,
-                         ParamStore& store) {
-  return AgreeOnStatus(comm, LoadAll(comm, path, store, false));
+                         ParamStore& store, const SavedAs& saved_as) {
+  return AgreeOnStatus(comm, LoadAll(comm, path, store, false, saved_as));
 }
 
 absl::StatusOr<std::string> FindCheckpoint(Communicator& comm,

@@ -1,6 +1,6 @@
-// `delink delink`: a checkpoint with fewer links, or more blocks. If only links
-// are cut, the model's function is bit-identical. Training continues from it as
-// if the run itself had switched there.
+// `delink delink`: a checkpoint with fewer links, more blocks, or experts in
+// place of MLPs. If only links are cut, the model's function is bit-identical.
+// Training continues from it as if the run itself had switched there.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include "framework/sharing/share_spec.h"
 #include "framework/sharing/state_policy.h"
 #include "recipes/models/model_list.h"
+#include "recipes/saved/upcycled_model.h"
 
 namespace delink {
 
@@ -26,6 +27,12 @@ struct OfflineDelinkOptions {
   std::optional<StatePolicy> state;
   std::optional<int64_t> depth;
   std::optional<GrowPolicy> grow;
+  // The MLPs become experts (upcycled_model.h). Then the sharing, the blocks
+  // and the stage stay unless `share` or `depth` is given, and the state policy
+  // counts an MLP as shared by its experts.
+  std::optional<UpcycleOptions> upcycle;
+  // Noise of each expert's parameters, in standard deviations of the parameter.
+  double noise = 0;
 };
 
 struct OfflineDelinkReport {
@@ -36,6 +43,9 @@ struct OfflineDelinkReport {
   StatePolicy state = StatePolicy::kScale;
   int64_t depth_before = 0, depth_after = 0;
   GrowPolicy grow = GrowPolicy::kCopy;  // if it grew
+  int64_t experts = 0;                  // of a block; 0: not upcycled
+  bool keeps_output = true;             // KeepsOutput of the upcycled model
+  double noise = 0;
   SharingReport before, after;
 };
 
@@ -43,7 +53,7 @@ struct OfflineDelinkReport {
 // however large the model. Writes options.out/step-NNNNNNNN. InvalidArgument,
 // with nothing written: a share that does not fit or would add links; a depth
 // that the model cannot have or that drops a block; the state policy
-// `calibrated`, which needs gradients.
+// `calibrated`, which needs gradients; Upcycle's errors.
 absl::StatusOr<OfflineDelinkReport> OfflineDelink(
     const OfflineDelinkOptions& options, const ModelList& models);
 

@@ -328,5 +328,34 @@ TEST_F(Commands, DelinkRefusesWhatItCannotDo) {
   }
 }
 
+// What the library refuses: upcycling_test.cc.
+TEST_F(Commands, UpcyclingRefusesWhatItCannotDo) {
+  const std::string real = Path("straight");
+  const struct {
+    Words words;
+    const char* message;
+  } cases[] = {
+      {{"--experts", "0"}, "--experts: '0' is not a whole number from 1"},
+      {{"--experts", "2", "--top-k", "3"},
+       "--top-k 3: a token goes to at most all 2 experts"},
+      {{"--experts", "2", "--noise", "-0.1"}, "--noise: '-0.1'"},
+      {{"--experts", "2", "--noise", "nan"}, "--noise: 'nan'"},
+      {{"--top-k", "2"}, "--top-k requires --experts"},
+      {{"--noise", "1"}, "--noise requires --experts"},
+      {{"--set", "model.top_k=1"}, "--set requires --experts"},
+      {{"--experts", "2", "--set", "run.seed=2"},
+       "--set run.seed=2: only optimizer.group and keys of a model"},
+      {{"--experts", "2", "--set", "model.kind=gpt"},
+       "--set model.kind=gpt: only"},
+      {{"--experts", "2", "--set", "model.lairs=2"}, "did you mean 'layers'"},
+      {{"--experts", "2"},
+       "has blocks/0/mlp/down/bias, but the model's experts"},
+  };
+  for (const auto& [words, message] : cases) {
+    ExpectRefused(With({"delink", real, Path("no")}, words), message);
+    EXPECT_FALSE(fs::exists(Path("no")));
+  }
+}
+
 }  // namespace
 }  // namespace delink::testing::checkpoint_commands_test

@@ -126,7 +126,9 @@ int Run(const DelinkCommand& command, const ModelList& models, World& world) {
                                      .share = command.share,
                                      .state = command.state,
                                      .depth = command.depth,
-                                     .grow = command.grow},
+                                     .grow = command.grow,
+                                     .upcycle = command.upcycle,
+                                     .noise = command.noise},
                                     models);
   if (report.ok()) Print(ToString(*report));
   return Finish(world, report.status());

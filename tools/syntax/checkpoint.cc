@@ -31,6 +31,8 @@ struct DelinkArguments {
   std::string state;
   int64_t depth = 0;  // 0: not given
   std::string grow;
+  int64_t experts = 0, top_k = 0;  // 0: not given
+  std::vector<std::string> sets;
 };
 
 Command MakeDelink(const DelinkArguments& given) {
@@ -45,6 +47,10 @@ Command MakeDelink(const DelinkArguments& given) {
   for (const GrowPolicy policy : {GrowPolicy::kCopy, GrowPolicy::kCycle,
                                   GrowPolicy::kRandom, GrowPolicy::kZero}) {
     if (given.grow == ToString(policy)) command.grow = policy;
+  }
+  if (given.experts > 0) {
+    command.upcycle = {.experts = given.experts, .sets = given.sets};
+    if (given.top_k > 0) command.upcycle->top_k = given.top_k;
   }
   return command;
 }
@@ -85,6 +91,35 @@ std::vector<ArgumentSyntax> DelinkArgumentList(DelinkArguments& given) {
            .help = "initial values of added blocks: copy, cycle, random or "
                    "zero (the recipe's next stage's, or copy)",
            .choices = {"copy", "cycle", "random", "zero"}}};
+}
+
+// Those of upcycling.
+std::vector<ArgumentSyntax> UpcycleOptionList(DelinkArguments& given) {
+  ArgumentSyntax set = SetOption(given.sets);
+  set.help =
+      "change a key of the model with experts, as "
+      "model.router.aux_loss=1e-3; may be repeated";
+  set.needs = {"--experts"};
+  return {{.name = "--experts",
+           .value = "E",
+           .to = &given.experts,
+           .help = "make each block's MLP a mixture of E experts that are "
+                   "copies of it, with a fresh router",
+           .check = WholeNumber(1, 1 << 20)},
+          {.name = "--top-k",
+           .value = "K",
+           .to = &given.top_k,
+           .help = "experts that each token goes to (2, or all of fewer)",
+           .check = WholeNumber(1, 1 << 20),
+           .needs = {"--experts"}},
+          {.name = "--noise",
+           .value = "X",
+           .to = &given.command.noise,
+           .help = "add Gaussian noise to the experts' weights, of X standard "
+                   "deviations of each matrix (0)",
+           .check = Number(0, 1000),
+           .needs = {"--experts"}},
+          set};
 }
 
 // The option for the placement of weights.
@@ -200,12 +235,18 @@ std::vector<ArgumentSyntax> GenerateArgumentList(Generate& generate) {
 
 CommandSyntax DelinkSyntax() {
   auto given = std::make_shared<DelinkArguments>();
+  std::vector<ArgumentSyntax> arguments = DelinkArgumentList(*given);
+  for (ArgumentSyntax& option : UpcycleOptionList(*given)) {
+    arguments.push_back(std::move(option));
+  }
   return {.name = "delink",
-          .summary = "Delink a checkpoint's layers, or add blocks",
+          .summary = "Delink a checkpoint's layers, add blocks or experts",
           .examples = {"delink delink runs/p2r runs/real-start",
                        "delink train recipe.toml --out runs/real "
-                       "--resume=runs/real-start"},
-          .arguments = DelinkArgumentList(*given),
+                       "--resume=runs/real-start",
+                       "delink delink runs/dense runs/moe-start --experts 8 "
+                       "--top-k 2"},
+          .arguments = std::move(arguments),
           .make = [given] { return MakeDelink(*given); }};
 }
 

@@ -17,6 +17,7 @@
 #include "framework/sharing/state_policy.h"
 #include "recipes/convert/convert.h"
 #include "recipes/run/setup/train_options.h"
+#include "recipes/saved/upcycled_model.h"
 
 namespace delink::tools {
 
@@ -72,6 +73,8 @@ struct DelinkCommand {
   std::optional<StatePolicy> state;
   std::optional<int64_t> depth;
   std::optional<GrowPolicy> grow;
+  std::optional<UpcycleOptions> upcycle;
+  double noise = 0;
 };
 struct Inspect {
   std::string checkpoint;

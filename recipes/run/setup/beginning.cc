@@ -9,6 +9,7 @@
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
+#include "recipes/models/upcycling.h"
 #include "recipes/record/run_folder.h"
 #include "recipes/run/setup/check_kinds.h"
 #include "recipes/run/setup/init_from.h"
@@ -171,14 +172,46 @@ absl::Status Beginning::CheckOverwrite(const TrainOptions& options,
   return absl::OkStatus();
 }
 
-absl::Status Beginning::CheckInit(const RunEnv& env) const {
+absl::Status Beginning::CheckInit(const RunEnv& env) {
   DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env, 0));
-  return delink::CheckInit(init_,
-                           {.registry = env.registry,
-                            .blocks = env.model->blocks(),
-                            .sharing = sharing,
-                            .tokenizer = inputs_->sources.tokenizer_bytes(),
-                            .corpus = inputs_->sources.corpus(0).dir()});
+  DELINK_ASSIGN_OR_RETURN(
+      init_as_,
+      delink::CheckInit(init_, {.model = env.recipe->model.get(),
+                                .registry = env.registry,
+                                .blocks = env.model->blocks(),
+                                .sharing = sharing,
+                                .tokenizer = inputs_->sources.tokenizer_bytes(),
+                                .corpus = inputs_->sources.corpus(0).dir()}));
+  return absl::OkStatus();
+}
+
+void Beginning::LogInit(const RunEnv& env, bool shares) const {
+  DELINK_LOG(kInfo) << "beginning with the weights of " << init_;
+  if (folder_ != nullptr && shares) {
+    DELINK_LOG(kInfo) << "layers that share weights begin with those of the "
+                         "first of them";
+  }
+  if (init_as_.empty()) return;
+  DELINK_LOG(kInfo) << "experts begin as copies of the MLPs";
+  if (!KeepsOutput(ConfigAs<MoeConfig>(*env.recipe->model))) {
+    DELINK_LOG(kWarning) << "the model computes something else than the "
+                            "checkpoint: a token's gates do not add up to 1, "
+                            "or model.capacity drops choices";
+  }
+}
+
+absl::Status Beginning::LoadInit(const RunEnv& env, StageRun& stage) const {
+  Communicator& comm = *env.world;
+  if (comm.rank() == 0) LogInit(env, stage.shares());
+  ParamStore& store = stage.store();
+  if (folder_ != nullptr) return folder_->Load(comm, store);
+  DELINK_RETURN_IF_ERROR(LoadWeights(comm, init_, store, init_as_));
+  for (const LogicalTensor& tensor : store.layout().tensors()) {
+    if (!tensor.link.empty() || !init_as_.IsFresh(tensor.name)) continue;
+    store.InitTensor(static_cast<uint64_t>(env.recipe->run.seed), tensor,
+                     store.layout().SpecOf(tensor).init);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status Beginning::OpenFolder(const ModelList& models, const RunEnv& env) {
@@ -214,16 +247,7 @@ absl::StatusOr<std::unique_ptr<StageRun>> Beginning::MakeStage(
       stage->store().InitWeights(static_cast<uint64_t>(env.recipe->run.seed));
       return stage;
     }
-    if (comm.rank() == 0) {
-      DELINK_LOG(kInfo) << "beginning with the weights of " << init_;
-      if (folder_ != nullptr && stage->shares()) {
-        DELINK_LOG(kInfo) << "layers that share weights begin with those of "
-                             "the first of them";
-      }
-    }
-    DELINK_RETURN_IF_ERROR(folder_ != nullptr
-                               ? folder_->Load(comm, stage->store())
-                               : LoadWeights(comm, init_, stage->store()));
+    DELINK_RETURN_IF_ERROR(LoadInit(env, *stage));
     return stage;
   }
   DELINK_ASSIGN_OR_RETURN(

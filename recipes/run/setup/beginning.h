@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/checkpoint/checkpoint.h"
+#include "framework/checkpoint/saved_as.h"
 #include "recipes/run/position/position.h"
 #include "recipes/run/position/saved_run.h"
 #include "recipes/run/setup/init_folder.h"
@@ -66,7 +67,9 @@ class Beginning {
   // Checks that --overwrite does not remove what the run begins with.
   absl::Status CheckOverwrite(const TrainOptions& options,
                               const std::string& out) const;
-  absl::Status CheckInit(const RunEnv& env) const;
+  absl::Status CheckInit(const RunEnv& env);
+  void LogInit(const RunEnv& env, bool shares) const;
+  absl::Status LoadInit(const RunEnv& env, StageRun& stage) const;
   absl::Status OpenFolder(const ModelList& models, const RunEnv& env);
 
   const RunInputs* inputs_;
@@ -74,6 +77,7 @@ class Beginning {
   std::string checkpoint_;  // resumed from
   std::optional<SavedRun> resumed_;
   std::string init_;  // source of the initial weights; or empty
+  SavedAs init_as_;   // how it holds them, if it is a checkpoint
   std::unique_ptr<FolderInit> folder_;  // if that is no checkpoint
 };
 

@@ -8,6 +8,7 @@
 #include "framework/base/status_macros.h"
 #include "framework/checkpoint/checkpoint.h"
 #include "framework/sharing/resolve.h"
+#include "recipes/models/upcycling.h"
 #include "recipes/run/position/saved_run.h"
 
 namespace delink {
@@ -32,23 +33,28 @@ absl::Status CheckTokenizer(const std::string& checkpoint,
 
 absl::Status CheckShapes(const std::string& checkpoint,
                          const std::vector<LogicalTensor>& model,
-                         Tensors tensors) {
+                         Tensors tensors, const SavedAs& saved_as) {
   for (const LogicalTensor& mine : model) {
-    const auto at = tensors.find(mine.name);
+    if (saved_as.IsFresh(mine.name)) continue;
+    const std::string& name = saved_as.NameOf(mine.name);
+    const Shape shape = saved_as.IsRepeated(mine.name)
+                            ? Shape(mine.shape.dims().subspan(1))
+                            : mine.shape;
+    const auto at = tensors.find(name);
     if (at == tensors.end()) {
-      const bool block = mine.name.rfind("blocks/", 0) == 0;
+      const bool block = name.rfind("blocks/", 0) == 0;
       return absl::InvalidArgumentError(
-          absl::StrCat(checkpoint, ": has no ", mine.name, ", the model's is ",
-                       mine.shape.ToString(), kSameModel,
+          absl::StrCat(checkpoint, ": has no ", name, ", the model's is ",
+                       shape.ToString(), kSameModel,
                        block ? "; if its stage visits fewer blocks, grow the "
                                "checkpoint with delink delink --depth N"
                              : ""));
     }
     const std::string theirs = ShapeText(at->second.shape);
-    if (theirs != mine.shape.ToString()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          checkpoint, ": ", mine.name, " is ", theirs, ", but the model's is ",
-          mine.shape.ToString(), kSameModel));
+    if (theirs != shape.ToString()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(checkpoint, ": ", name, " is ", theirs,
+                       ", but the model's is ", shape.ToString(), kSameModel));
     }
     tensors.erase(at);
   }
@@ -60,10 +66,10 @@ absl::Status CheckShapes(const std::string& checkpoint,
 }
 
 absl::Status CheckSharing(const std::string& checkpoint,
-                          const InitTarget& target) {
+                          const InitTarget& target, const SavedAs& saved_as) {
   DELINK_ASSIGN_OR_RETURN(
       const SharingMap theirs,
-      ReadSharing(checkpoint, *target.registry, target.blocks));
+      ReadSharing(checkpoint, *target.registry, target.blocks, saved_as));
   for (const std::string& part : PartsOf(*target.registry, target.blocks)) {
     for (const int block : target.sharing.VisitedOf(target.blocks)) {
       const int leader = target.sharing.Leader(part, block);
@@ -98,8 +104,8 @@ absl::Status CheckTies(const std::string& checkpoint,
 
 }  // namespace
 
-absl::Status CheckInit(const std::string& checkpoint,
-                       const InitTarget& target) {
+absl::StatusOr<SavedAs> CheckInit(const std::string& checkpoint,
+                                  const InitTarget& target) {
   DELINK_RETURN_IF_ERROR(SavedRun::Read(checkpoint).status());
   DELINK_RETURN_IF_ERROR(CheckTokenizer(checkpoint, target));
   DELINK_ASSIGN_OR_RETURN(const std::vector<TensorInfo> listed,
@@ -109,9 +115,13 @@ absl::Status CheckInit(const std::string& checkpoint,
   const std::vector<LogicalTensor> model = LogicalTensors(
       *target.registry, target.blocks, target.sharing,
       LayOutSlabs(*target.registry, target.blocks, target.sharing));
-  DELINK_RETURN_IF_ERROR(CheckShapes(checkpoint, model, tensors));
-  DELINK_RETURN_IF_ERROR(CheckSharing(checkpoint, target));
-  return CheckTies(checkpoint, model, tensors);
+  DELINK_ASSIGN_OR_RETURN(
+      SavedAs saved_as,
+      UpcyclingOf(checkpoint, listed, *target.model, *target.registry));
+  DELINK_RETURN_IF_ERROR(CheckShapes(checkpoint, model, tensors, saved_as));
+  DELINK_RETURN_IF_ERROR(CheckSharing(checkpoint, target, saved_as));
+  DELINK_RETURN_IF_ERROR(CheckTies(checkpoint, model, tensors));
+  return saved_as;
 }
 
 }  // namespace delink
