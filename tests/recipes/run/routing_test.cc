@@ -55,6 +55,7 @@ TEST(Routing, CountsEveryChoiceOnce) {
       const double mean = 2 * kTokens / double{kExperts};
       EXPECT_EQ(load.front(), *std::ranges::min_element(choices) / mean);
       EXPECT_EQ(load.back(), *std::ranges::max_element(choices) / mean);
+      EXPECT_EQ(row["routing"]["max_violation"][layer], load.back() - 1);
     }
     EXPECT_THAT(row["routing"]["dropped"].get<std::vector<double>>(), Each(0));
   }
