@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny_moe.toml
@@ -136,6 +137,34 @@ TEST(Routing, CapacityDropsWhatIsAboveIt) {
   runs.Go({.sets = {"model.capacity=2"}, .out = "all"});
   runs.Go({.sets = {"model.capacity=0"}, .out = "none"});
   runs.ExpectSameBits("all", "none", kSteps);
+}
+
+// The run ends as for any step that is not finite, and says whether a router is
+// the cause: weights grow by 10^12 a step, until they overflow.
+TEST(Routing, ARouterThatIsNotFiniteIsNamed) {
+  const TinyRuns runs("tiny_moe");
+  const auto end = [&](const std::string& weights, int ranks) {
+    const absl::Status status = runs.Run(
+        {.ranks = ranks,
+         .sets = {"stage.0.share=none", "optimizer.lr=1000",
+                  "model.router.aux_loss=0", "model.router.z_loss=0",
+                  absl::StrCat(
+                      "optimizer.group=[{match='", weights,
+                      "',lr_scale=1e6,decay=1000.0},{match='*',lr_scale=0}]")},
+         .out = "wild",
+         .overwrite = true});
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    return std::string(status.message());
+  };
+  const auto told = [](const char* what) {
+    return HasSubstr(absl::StrCat(
+        "step 5: the loss or its gradient is not finite: rank 0: the ", what,
+        " of the router of blocks/1 is not finite (micro-batch 0, sequence 0, "
+        "token 0); nothing was updated"));
+  };
+  EXPECT_THAT(end("*/router/weight", 1), told("output"));
+  EXPECT_THAT(end("*/router/weight", 2), told("output"));
+  EXPECT_THAT(end("blocks/1/attn/out/weight", 1), told("input"));
 }
 
 }  // namespace
