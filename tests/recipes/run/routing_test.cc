@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "recipes/saved/inspect.h"
 #include "tests/recipes/run/marked_models.h"
 #include "tests/recipes/run/tiny_run.h"
 
@@ -19,6 +21,7 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny_moe.toml
@@ -165,6 +168,49 @@ TEST(Routing, ARouterThatIsNotFiniteIsNamed) {
   EXPECT_THAT(end("*/router/weight", 1), told("output"));
   EXPECT_THAT(end("*/router/weight", 2), told("output"));
   EXPECT_THAT(end("blocks/1/attn/out/weight", 1), told("input"));
+}
+
+// From the row of the checkpoint's step, and from the checkpoint.
+TEST(Routing, InspectShowsLoadsAndBiases) {
+  const TinyRuns runs("tiny_moe");
+  runs.Go({.out = "run"});
+  const std::vector<Json> rows = Routing(runs, "run");
+  for (const int64_t step : {kSwitch, kSteps}) {
+    const std::string path = runs.Checkpoint("run", step);
+    const auto seen = InspectCheckpoint(path, BuiltInModels());
+    ASSERT_TRUE(seen.ok()) << seen.status();
+    EXPECT_EQ(seen->routers.step, step);
+    ASSERT_EQ(seen->routers.layers.size(), size_t{3});
+    const Tensors tensors = runs.Load("run", step);
+    const Json told = Json::parse(ToJson(*seen));
+    EXPECT_EQ(told["load_step"], step);
+    for (size_t i = 0; i < 3; ++i) {
+      const RouterOfLayer& router = seen->routers.layers[i];
+      EXPECT_EQ(router.layer, absl::StrCat("blocks/", i + 1));
+      const Json& routing = rows[step - 1]["routing"];
+      EXPECT_EQ(Json(router.load), routing["load"][i]);
+      EXPECT_EQ(router.max_violation, routing["max_violation"][i]);
+      const std::vector<float>& bias =
+          tensors.at(absl::StrCat("/model/blocks/", i + 1, "/moe/router/bias"));
+      EXPECT_EQ(router.bias->first, *std::ranges::min_element(bias));
+      EXPECT_EQ(router.bias->second, *std::ranges::max_element(bias));
+      EXPECT_EQ(told["routers"][i]["load"], routing["load"][i]);
+    }
+    EXPECT_THAT(ToText(*seen), HasSubstr(absl::StrCat("loads of step ", step)));
+  }
+  // Without its run.
+  std::filesystem::copy(runs.Checkpoint("run", kSteps), runs.Folder("alone"));
+  const auto alone = InspectCheckpoint(runs.Folder("alone"), BuiltInModels());
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->routers.layers.size(), size_t{3});
+  EXPECT_THAT(ToText(*alone), HasSubstr("loads are not known"));
+  EXPECT_TRUE(Json::parse(ToJson(*alone))["load_step"].is_null());
+  const TinyRuns dense;
+  dense.Go({.out = "run"});
+  const auto none = InspectCheckpoint(dense.Folder("run"), BuiltInModels());
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE(none->routers.layers.empty());
+  EXPECT_THAT(ToText(*none), Not(HasSubstr("\nexperts")));
 }
 
 }  // namespace
