@@ -130,6 +130,10 @@ double* Tape::Sums(int64_t count) {
   return inputs_.sums != nullptr ? inputs_.sums + first : nullptr;
 }
 
+void Tape::Inspect(std::string_view what, Var x) const {
+  if (inputs_.inspect != nullptr) (*inputs_.inspect)(what, x.value());
+}
+
 void Tape::SetColumns(Var y, ColumnCut columns) {
   DELINK_CHECK_EQ(columns.here(), y.dim(-1));
   nodes_[y.id_].columns = std::make_shared<const ColumnCut>(std::move(columns));

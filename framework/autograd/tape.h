@@ -35,6 +35,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -134,6 +135,10 @@ struct LossRecord {
   double z_sum = 0;     // of the z-loss, which is not in loss_sum
 };
 
+// Is given values of a visit that looks for numbers that are not finite.
+// `what`: "input of the router".
+using InspectFn = std::function<void(std::string_view what, const Tensor& x)>;
+
 // What the executor gives a visit. Pointers are device memory unless said
 // otherwise; they outlive the visit.
 struct VisitInputs {
@@ -173,6 +178,7 @@ struct VisitInputs {
   // For generation token by token: the visit has only the tokens from
   // first_position on. A host object; null: the visit has all tokens.
   VisitStates* states = nullptr;
+  const InspectFn* inspect = nullptr;  // a host object; null: not a diagnosis
 };
 
 // y[n] += x[n]; y may be x. Supplied by code that knows the kernels.
@@ -262,6 +268,9 @@ class Tape {
   double* Sums(int64_t count);
   // How many this forward has asked for.
   int64_t sums_asked() const { return sums_asked_; }
+  // In a diagnosis, has the host check that `x` is finite, before it checks the
+  // layer's output. The rows of `x` are tokens.
+  void Inspect(std::string_view what, Var x) const;
   // Called by every op, in every phase. `trains`: the op has parameters, so its
   // outputs need gradients even where its inputs do not.
   void Record(OpRecord op, bool trains = false);

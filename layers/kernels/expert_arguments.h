@@ -17,7 +17,8 @@ namespace delink {
 // token chooses k / prototypes of each, range by range. A score is the softmax
 // of the range's logits or, with `sigmoid`, of each logit alone. Those with the
 // largest logit, or with a bias the largest score + bias, are chosen, the
-// largest first, and of equal ones the lower expert; no number is the least.
+// largest first, and of equal ones the lower expert. If a logit or bias of the
+// range is not finite, the token gets the range's first experts, and NaN gates.
 // With top_groups, a range is `groups` equal groups, and experts are chosen
 // from the top_groups of them whose two largest score + bias have the largest
 // sum, of equal ones the lower group.
@@ -115,8 +116,8 @@ struct AssignRowsArgs {
   const int32_t* ids;                // [N, k]
   const int32_t* targets = nullptr;  // [N], may be null
   // At most so many counted pairs of an expert are kept, 0: all. They are those
-  // with the largest gates, of equal ones the lower token, or without `gates`
-  // the first.
+  // with the largest gates (NaN is the largest), of equal ones the lower token,
+  // or without `gates` the first.
   int64_t capacity = 0;
   const void* gates = nullptr;  // [N, k] S, may be null
   int32_t* offsets;             // [E + 1]

@@ -230,6 +230,7 @@ Var RouterLogits(Var x, Param& w) {
   const DType wide = StatisticsOf(x.dtype());
   DELINK_CHECK(w.weight().dtype() == wide) << "a router's weights are exact";
   const Var y = tape.Output({s.N, s.E}, wide);
+  tape.Inspect("input of the router", x);
   const Tensor input = Widened(tape, x);
   KernelsOf(tape, wide)
       .matmul(tape.stream(), {.m = s.N,
@@ -290,6 +291,7 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias, Param* loads) {
               .bias = bias != nullptr ? bias->weight().data() : nullptr,
               .gates = r.gates.data(),
               .ids = ToInts(routed.ids)});
+  tape.Inspect("output of the router", r.gates);
   AssignRows(routed, r);
   OpRecord op{.name = "route",
               .inputs = {logits},

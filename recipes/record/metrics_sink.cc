@@ -96,6 +96,7 @@ Json RowOf(const StepDone& step) {
   if (step.routing.has_value()) {
     row["routing"] = {{"layers", step.routing->layers},
                       {"load", step.routing->load},
+                      {"max_violation", step.routing->max_violation},
                       {"dropped", step.routing->dropped},
                       {"entropy", step.routing->entropy},
                       {"z", step.routing->z},

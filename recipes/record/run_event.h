@@ -69,6 +69,7 @@ struct RoutingByLayer {
   // Tokens of an expert, as ratios to their mean over experts: the least, the
   // quartiles and the largest.
   std::vector<std::vector<double>> load;
+  std::vector<double> max_violation;  // (largest load - mean) / mean
   std::vector<double> dropped;   // the fraction of choices above the capacity
   std::vector<double> entropy;   // of a token's shares, nats
   std::vector<double> z;         // squared log sum exp of a token's logits

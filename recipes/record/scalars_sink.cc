@@ -15,6 +15,8 @@ void AddRouting(const RoutingByLayer& routing, Scalars& scalars) {
                          routing.load[i].back());
     scalars.emplace_back("routing/least_load/" + layer,
                          routing.load[i].front());
+    scalars.emplace_back("routing/max_violation/" + layer,
+                         routing.max_violation[i]);
     scalars.emplace_back("routing/dropped/" + layer, routing.dropped[i]);
     scalars.emplace_back("routing/entropy/" + layer, routing.entropy[i]);
     scalars.emplace_back("routing/z/" + layer, routing.z[i]);

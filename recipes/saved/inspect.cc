@@ -153,6 +153,20 @@ std::string KindText(const ParamSpec& spec) {
   return spec.shape.rank() > 2 ? "matrices" : "matrix";
 }
 
+Json RoutersJson(const Routers& routers) {
+  Json list = Json::array();
+  for (const RouterOfLayer& router : routers.layers) {
+    Json& entry = list.emplace_back(Json{{"layer", router.layer}});
+    if (router.bias.has_value()) {
+      entry["bias"] = {router.bias->first, router.bias->second};
+    }
+    if (router.load.empty()) continue;
+    entry["load"] = router.load;
+    entry["max_violation"] = router.max_violation;
+  }
+  return list;
+}
+
 absl::Status FillFromModel(const ModelList& models, Inspection& i) {
   SelfCommunicator comm;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<SavedModel> saved,
@@ -176,6 +190,8 @@ absl::Status FillFromModel(const ModelList& models, Inspection& i) {
     if (!tensor.permanent) continue;
     i.permanent.push_back({.name = tensor.name, .link = tensor.link});
   }
+  DELINK_ASSIGN_OR_RETURN(i.routers,
+                          ReadRouters(i.path, i.header.step, store->layout()));
   return absl::OkStatus();
 }
 
@@ -268,6 +284,7 @@ std::string ToText(const Inspection& i) {
     absl::StrAppend(&text, "  ", tensor.name, " is ", tensor.link,
                     " (always tied)\n");
   }
+  absl::StrAppend(&text, ToText(i.routers));
   size_t width = 0;
   for (const TensorInfo& tensor : i.tensors) {
     width = std::max(width, tensor.name.size());
@@ -300,6 +317,8 @@ std::string ToJson(const Inspection& i) {
                        {"epochs", source.epochs},
                        {"share", source.share}});
   }
+  Json load_step;
+  if (i.routers.step > 0) load_step = i.routers.step;
   Json tensors = Json::array();
   for (const TensorInfo& tensor : i.tensors) {
     Json entry{{"name", tensor.name}, {"shape", tensor.shape}};
@@ -332,6 +351,8 @@ std::string ToJson(const Inspection& i) {
                  {"virtual_parameters", i.virtual_parameters},
                  {"active_parameters", i.active_parameters},
                  {"sharing", std::move(sharing)},
+                 {"load_step", std::move(load_step)},
+                 {"routers", RoutersJson(i.routers)},
                  {"tensors", std::move(tensors)}};
   return JsonText(all) + "\n";
 }

@@ -10,6 +10,7 @@
 #include "framework/checkpoint/checkpoint.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/position/saved_run.h"
+#include "recipes/saved/routers.h"
 
 namespace delink {
 
@@ -34,6 +35,7 @@ struct Inspection {
   int64_t active_parameters = 0;   // of these: that work on a token
   int64_t bytes = 0;               // on disk
   std::vector<PartSharing> sharing;
+  Routers routers;                  // none if the kind is not known
   std::vector<TensorInfo> tensors;  // in name order
   // By name, "vector", "vectors", "matrix" or "matrices"; empty if the program
   // does not know the model's kind.

@@ -1,6 +1,7 @@
 #include "tools/report/metrics_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -46,6 +47,18 @@ std::vector<double> Numbers(const nlohmann::json& row, const char* key) {
     numbers.push_back(number.is_number() ? number.get<double>() : kUnknown);
   }
   return numbers;
+}
+
+// A list of numbers for each layer; lists that are missing are empty.
+std::vector<std::vector<double>> NumberLists(const nlohmann::json& row,
+                                             const char* key, size_t layers) {
+  std::vector<std::vector<double>> lists(layers);
+  const auto it = row.find(key);
+  if (it == row.end() || !it->is_array()) return lists;
+  for (size_t layer = 0; layer < std::min(layers, it->size()); ++layer) {
+    lists[layer] = Numbers({{key, (*it)[layer]}}, key);
+  }
+  return lists;
 }
 
 std::vector<std::string> TextList(const nlohmann::json& row, const char* key) {
@@ -282,6 +295,8 @@ void MetricsReader::AddStep(const nlohmann::json& row) {
   run_->peak_memory = std::fmax(run_->peak_memory, Number(row, "peak_memory"));
   const auto norms = row.find("norms");
   if (norms != row.end() && norms->is_object()) AddNorms(*norms, at);
+  const auto routing = row.find("routing");
+  if (routing != row.end() && routing->is_object()) AddRouting(*routing, at);
   const auto sources = row.find("sources");
   if (sources != row.end() && sources->is_object()) SetSources(*sources);
 }
@@ -320,6 +335,51 @@ void MetricsReader::AddNorms(const nlohmann::json& norms, const Place& at) {
                     std::accumulate(gradient.begin(), gradient.end(), 0.0));
   record.gradient.push_back(std::move(gradient));
   record.weight.push_back(std::move(weight));
+}
+
+void MetricsReader::AddRouting(const nlohmann::json& routing, const Place& at) {
+  constexpr std::array kQuantiles = {"least", "lower_quartile", "median",
+                                     "upper_quartile", "largest"};
+  constexpr size_t kMapNumbers = 200000;
+  const std::vector<std::string> layers = TextList(routing, "layers");
+  if (layers.empty()) return;
+  if (run_->routing.empty() || run_->routing.back().layers != layers) {
+    run_->routing.push_back({.layers = layers});
+  }
+  RoutingRecord& record = run_->routing.back();
+  const auto add = [&](const char* name, std::vector<double> of_layers) {
+    of_layers.resize(layers.size(), kUnknown);
+    record.measures[name].push_back(std::move(of_layers));
+  };
+  const auto loads = NumberLists(routing, "load", layers.size());
+  for (size_t i = 0; i < kQuantiles.size(); ++i) {
+    std::vector<double> of_layers;
+    for (const std::vector<double>& load : loads) {
+      of_layers.push_back(i < load.size() ? load[i] : kUnknown);
+    }
+    add(kQuantiles[i], of_layers);
+  }
+  // Early builds left it out.
+  std::vector<double> violations = Numbers(routing, "max_violation");
+  if (violations.empty()) {
+    for (const double load : record.measures["largest"].back()) {
+      violations.push_back(load - 1);
+    }
+  }
+  AddPlace(&record.places, at);
+  record.places.Set("worst", Largest(violations));
+  add("max_violation", std::move(violations));
+  for (const char* name : {"dropped", "entropy", "aux_loss", "z"}) {
+    add(name, Numbers(routing, name));
+  }
+  if (!routing.contains("choices")) return;
+  LoadMap map{.step = at.step,
+              .load = NumberLists(routing, "choices", layers.size())};
+  for (std::vector<double>& load : map.load) {
+    const double all = std::accumulate(load.begin(), load.end(), 0.0);
+    for (double& x : load) x *= static_cast<double>(load.size()) / all;
+  }
+  record.AddMap(std::move(map), kMapNumbers);
 }
 
 }  // namespace delink::report

@@ -32,6 +32,7 @@ class MetricsReader {
   // NaN: it was not measured again.
   void RaisePeak(double flops);
   void AddNorms(const nlohmann::json& norms, const Place& at);
+  void AddRouting(const nlohmann::json& routing, const Place& at);
   void SetSources(const nlohmann::json& sources);
   // The place of a row; advances the tokens and the stage to it.
   Place Move(const nlohmann::json& row);

@@ -24,9 +24,9 @@ constexpr size_t kNorms = 40000;
 constexpr size_t kLastSteps = 20;
 
 // Seven digits are short and enough for plots.
-Json Rounded(double value) {
+Json Rounded(double value, int digits = 7) {
   if (!std::isfinite(value)) return nullptr;
-  return std::strtod(absl::StrFormat("%.7g", value).c_str(), nullptr);
+  return std::strtod(absl::StrFormat("%.*g", digits, value).c_str(), nullptr);
 }
 
 Json Picked(const std::vector<double>& values,
@@ -81,6 +81,28 @@ Json NormsJson(const NormsRecord& norms) {
   object["layers"] = norms.layers;
   object["gradient"] = LayersJson(norms.gradient, layers, rows);
   object["weight"] = LayersJson(norms.weight, layers, rows);
+  return object;
+}
+
+Json RoutingJson(const RoutingRecord& routing) {
+  const size_t layers = routing.layers.size();
+  const std::vector<size_t> rows = ThinRows(
+      routing.places, {"worst"}, std::max<size_t>(100, kNorms / layers));
+  Json object = Picked(routing.places, rows);
+  object.erase("worst");
+  object["layers"] = routing.layers;
+  for (const auto& [name, values] : routing.measures) {
+    object[name] = LayersJson(values, layers, rows);
+  }
+  Json& maps = object["maps"] = Json::array();
+  for (const LoadMap& map : routing.maps) {
+    Json load = Json::array();
+    for (const std::vector<double>& of_layer : map.load) {
+      Json& list = load.emplace_back(Json::array());
+      for (const double x : of_layer) list.push_back(Rounded(x, 4));
+    }
+    maps.push_back({{"step", Rounded(map.step)}, {"load", std::move(load)}});
+  }
   return object;
 }
 
@@ -213,7 +235,8 @@ Json ToJson(const RunRecord& run) {
           {"steps", StepsJson(run.steps)},
           {"validations", Few(run.validations)},
           {"agreement", Few(run.agreement)},
-          {"norms", List(run.norms, NormsJson)}};
+          {"norms", List(run.norms, NormsJson)},
+          {"routing", List(run.routing, RoutingJson)}};
 }
 
 Json RecipeDifferences(const std::vector<RunRecord>& runs) {

@@ -7,6 +7,7 @@
 #include <map>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -149,6 +150,23 @@ fs::path Whole(const std::string& folder) {
 }
 
 }  // namespace
+
+void RoutingRecord::AddMap(LoadMap map, size_t budget) {
+  size_t numbers = 0;
+  for (const std::vector<double>& load : map.load) numbers += load.size();
+  // The one before was perhaps kept as the last only.
+  if (rows_with_maps > 0 && (rows_with_maps - 1) % stride != 0) maps.pop_back();
+  maps.push_back(std::move(map));
+  ++rows_with_maps;
+  numbers = std::max<size_t>(1, numbers);
+  if (maps.size() <= std::max<size_t>(4, budget / numbers)) return;
+  std::vector<LoadMap> fewer;
+  for (size_t i = 0; i < maps.size(); ++i) {
+    if (i % 2 == 0 || i + 1 == maps.size()) fewer.push_back(std::move(maps[i]));
+  }
+  maps = std::move(fewer);
+  stride *= 2;
+}
 
 absl::StatusOr<RunRecord> ReadRun(const std::string& folder) {
   RunRecord run;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,6 +61,28 @@ struct NormsRecord {
   std::vector<std::vector<double>> gradient, weight;  // by row, then layer
 };
 
+// The load of each expert as a ratio to the mean, by layer.
+struct LoadMap {
+  double step = 0;
+  std::vector<std::vector<double>> load;
+};
+
+// How routers chose, while the layers with experts have the same names.
+struct RoutingRecord {
+  std::vector<std::string> layers;
+  Columns places;  // Place, and "worst": the largest maximal violation
+  // By name; each by row, then layer. Of loads the "least", "lower_quartile",
+  // "median", "upper_quartile" and "largest"; "max_violation", "dropped",
+  // "entropy", "aux_loss", "z".
+  std::map<std::string, std::vector<std::vector<double>>> measures;
+  // Rows at equal distances, and the last; none of more than 256 experts.
+  std::vector<LoadMap> maps;
+  size_t stride = 1, rows_with_maps = 0;
+
+  // Keeps some `budget` numbers at most.
+  void AddMap(LoadMap map, size_t budget);
+};
+
 // The amount read from one source of a blend.
 struct SourceRecord {
   std::string name;
@@ -93,6 +116,7 @@ struct RunRecord {
   // unrelated gradients.
   Columns agreement;
   std::vector<NormsRecord> norms;
+  std::vector<RoutingRecord> routing;
   int64_t skipped_steps = 0;
   double peak_memory = kUnknown;  // bytes of rank 0's process
 };

@@ -312,7 +312,8 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
       Redirect(slab, PlaneSetOf(at), nullptr);
       break;
     case Op::kInspect:
-      Inspect(pass, at);
+      Inspect(pass, at, "output",
+              InputTensor(pass, at.layer + 1, at.micro_batch));
       break;
     case Op::kProbe:
       return Probe(pass, at, written.front());

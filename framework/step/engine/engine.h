@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -105,6 +106,9 @@ class Engine {
   // micro-batch, layer, context and tensor place (the number of all visits if
   // there is none).
   const std::vector<double>& numbers() const { return numbers_; }
+  // Of a diagnosis: what is not finite in this rank's first such visit, with
+  // its layer and token; empty if there is none.
+  const std::string& not_finite() const { return found_.what; }
   // The sums of all cells in the last kNorm, and the sums behind them.
   std::vector<double> SumsOnHost() const;
   // The norm of each logical slab's parameters as they are now. Waits for all
@@ -189,7 +193,8 @@ class Engine {
   void LoadSlot(const Pass& pass, const Instruction& at);
   std::unique_ptr<Pending> Gather(int slab);
   void SendResult();
-  void Inspect(const Pass& pass, const Instruction& at);
+  void Inspect(const Pass& pass, const Instruction& at, std::string_view what,
+               const Tensor& x);
   std::unique_ptr<Pending> Probe(const Pass& pass, const Instruction& at,
                                  bool written);
   double SumSquaresOf(int slab, const void* gradient, int64_t elements);
@@ -253,6 +258,7 @@ class Engine {
   // Found by instructions of the pass under way, for its kSum.
   struct Found {
     int64_t not_finite = -1;    // of visits that gave it the first
+    std::string what;           // of it, for people
     std::vector<double> apart;  // by the program's slab: squares kProbe saw
   };
   Found found_;

@@ -4,8 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
+#include <string_view>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/comm/chain.h"
 #include "framework/optim/find_kernels.h"
@@ -29,30 +32,47 @@ double ValueAt(const char* values, DType dtype, size_t i) {
   }
 }
 
-// Whether all elements of a device tensor are finite.
-bool AllFinite(Device& device, Stream& stream, const Tensor& x) {
+// The first element of a device tensor that is not finite.
+std::optional<size_t> FirstNonFinite(Device& device, Stream& stream,
+                                     const Tensor& x) {
   const auto n = static_cast<size_t>(x.elements());
   std::vector<char> bytes(static_cast<size_t>(x.bytes()));
   device.CopyToHost(stream, bytes.data(), x.data(), x.bytes());
   stream.Synchronize();
   for (size_t i = 0; i < n; ++i) {
-    if (!std::isfinite(ValueAt(bytes.data(), x.dtype(), i))) return false;
+    if (!std::isfinite(ValueAt(bytes.data(), x.dtype(), i))) return i;
   }
-  return true;
+  return std::nullopt;
 }
 
 }  // namespace
 
-// Keeps only the rank's first visit with an output that is not finite, in the
-// order in which one rank alone would run them.
-void Engine::Inspect(const Pass& pass, const Instruction& at) {
+// Keeps only the rank's first visit with a value that is not finite, in the
+// order in which one rank alone would run them, and of this the first value.
+// The rows of `x` are this rank's tokens of the micro-batch.
+void Engine::Inspect(const Pass& pass, const Instruction& at,
+                     std::string_view what, const Tensor& x) {
   const int64_t visit =
       int64_t{at.micro_batch} * pass.program.shape.layers + at.layer;
-  if (found_.not_finite >= 0 && found_.not_finite < visit) return;
-  const Tensor given = InputTensor(pass, at.layer + 1, at.micro_batch);
-  if (!AllFinite(*env_.device, *compute_stream_, given)) {
-    found_.not_finite = visit;
+  if (found_.not_finite >= 0 && found_.not_finite <= visit) return;
+  const std::optional<size_t> first =
+      FirstNonFinite(*env_.device, *compute_stream_, x);
+  if (!first) return;
+  found_.not_finite = visit;
+  const Layout& layout = env_.store->layout();
+  const int64_t rows = x.elements() / x.dim(-1);
+  int64_t row = static_cast<int64_t>(*first) / x.dim(-1);
+  if (rows < memory_.batch.local_tokens()) {  // a tensor rank's own
+    row += rows * layout.mesh().PlaceOf(env_.store->rank())[Axis::kTensor];
   }
+  const int64_t length = memory_.batch.local_seq();
+  const std::vector<int32_t>& places = loaded_tokens_.places;
+  const int64_t token =
+      places.empty() ? row % length : At(places, row % length);
+  found_.what = absl::StrCat(
+      "the ", absl::string_view(what.data(), what.size()), " of ",
+      env_.model->layer_name(LayerAt(at.layer)), " is not finite (micro-batch ",
+      at.micro_batch, ", sequence ", row / length, ", token ", token, ")");
 }
 
 // The sum of squares of `elements` of the slab's gradient. They are at

@@ -95,7 +95,12 @@ void Engine::Forward(const Pass& pass, const Instruction& at) {
       {.slot = phase == Phase::kRecord ? SavedRegion(pass, at) : nullptr,
        .workspace = workspace_.at(memory_.scratch_slot),
        .boundary = out.data()});
-  visit.Run(phase, InputsOf(pass, at), env_.model->layer(LayerAt(at.layer)),
+  VisitInputs inputs = InputsOf(pass, at);
+  const InspectFn inspect = [&](std::string_view what, const Tensor& x) {
+    Inspect(pass, at, what, x);
+  };
+  if (pass.program.kind == PassKind::kDiagnosis) inputs.inspect = &inspect;
+  visit.Run(phase, inputs, env_.model->layer(LayerAt(at.layer)),
             InputTensor(pass, at.layer, at.micro_batch), out);
 }
 

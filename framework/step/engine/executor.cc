@@ -281,10 +281,11 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
     place[Axis::kContext] = within / shape.tensor;
     place[Axis::kData] = data;
     place[Axis::kPipeline] = StageOf(shape, layer);
-    return absl::StrCat(
-        "rank ", layout.mesh().RankAt(place), ": the output of ",
-        env_.model->layer_name(At(layout.visited(), layer)),
-        " is not finite (micro-batch ", row % shape.micro_batches, ")");
+    const int rank = layout.mesh().RankAt(place);
+    DELINK_ASSIGN_OR_RETURN(
+        const std::string what,
+        BroadcastString(*env_.compute, engine_->not_finite(), rank));
+    return absl::StrCat("rank ", rank, ": ", what);
   }
   const int slab = FirstNonFiniteSlab(layout, sums);
   if (slab >= 0) {

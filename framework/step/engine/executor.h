@@ -90,7 +90,8 @@ class Executor {
   // nothing changed.
   absl::StatusOr<LossRecord> Evaluate(const HostBatch& batch);
   // After a skipped step: the first layer or slab with a number that is not
-  // finite, and its rank. Collective; runs the batch again.
+  // finite, and of a layer the rank and token. Collective; runs the batch
+  // again.
   absl::StatusOr<std::string> Diagnose(const HostBatch& batch, int64_t step);
   // Of the last step: the norm of each logical slab's gradient over all ranks,
   // before clipping. Their squares add up to that of StepResult::grad_norm.

@@ -1,6 +1,7 @@
 #include "layers/kernels/cpu/helpers.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
 #include <numeric>
@@ -103,12 +104,15 @@ void DropPairs(const AssignRowsArgs& s, const int32_t* pairs, int64_t count) {
   std::copy_if(pairs, pairs + count, std::back_inserter(counted),
                [&](int32_t pair) { return Counts(s, pair); });
   if (std::ssize(counted) <= s.capacity) return;
-  const auto* const gates = static_cast<const float*>(s.gates);
   const auto kept = counted.begin() + s.capacity;
-  if (gates != nullptr) {
+  if (s.gates != nullptr) {
+    const auto order = [&](int32_t pair) {
+      const float gate = static_cast<const float*>(s.gates)[pair];
+      return std::isnan(gate) ? HUGE_VALF : gate;
+    };
     std::nth_element(
         counted.begin(), kept, counted.end(), [&](int32_t a, int32_t b) {
-          return gates[a] != gates[b] ? gates[a] > gates[b] : a < b;
+          return order(a) != order(b) ? order(a) > order(b) : a < b;
         });
   }
   std::for_each(kept, counted.end(), [&](int32_t pair) { s.rows[pair] = -1; });

@@ -21,6 +21,8 @@ __device__ inline int64_t WarpOfGrid() {
   return int64_t{blockIdx.x} * (blockDim.x / kWarp) + threadIdx.x / kWarp;
 }
 
+__device__ inline bool IsFinite(float x) { return x - x == 0.0F; }
+
 // The scores of a warp's range.
 struct RangeScores {
   const float* logits;
@@ -117,6 +119,20 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) RouteKernel(RouteArgs s) {
   const ExpertRange of(s, i);
   const float* const logits = static_cast<const float*>(s.logits) + of.logits;
   const float* const bias = static_cast<const float*>(s.bias);
+  float* const gates = static_cast<float*>(s.gates) + of.choices;
+  int32_t* const ids = s.ids + of.choices;
+  bool finite = true;
+  for (int64_t e = LaneOfWarp(); e < of.size; e += kWarp) {
+    finite = finite && IsFinite(logits[e]) &&
+             (bias == nullptr || IsFinite(bias[of.first + e]));
+  }
+  if (__ballot_sync(kFullWarp, !finite) != 0) {
+    for (int64_t j = LaneOfWarp(); j < of.each; j += kWarp) {
+      gates[j] = NAN;
+      ids[j] = static_cast<int32_t>(of.first + j);
+    }
+    return;
+  }
   const RangeScores scores(logits, of.size, s.form.sigmoid);
   const auto value = [&](int64_t e) {
     return scores.Score(e) + (bias != nullptr ? bias[of.first + e] : 0.0F);
@@ -126,16 +142,13 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp) RouteKernel(RouteArgs s) {
     open = OpenGroups(s.form, of.size, value, shared[threadIdx.x / kWarp]);
   }
   const int64_t group = of.size / s.form.groups;
-  float* const gates = static_cast<float*>(s.gates) + of.choices;
-  int32_t* const ids = s.ids + of.choices;
   Ranked last = {INFINITY, -1};
   float sum = 1e-20F;
   for (int64_t j = 0; j < of.each; ++j) {
     Ranked mine = {-INFINITY, INT32_MAX};
     for (int64_t e = LaneOfWarp(); e < of.size; e += kWarp) {
       if (s.form.top_groups > 0 && ((open >> (e / group)) & 1) == 0) continue;
-      float key = bias != nullptr ? value(e) : logits[e];
-      if (!(key == key)) key = -INFINITY;
+      const float key = bias != nullptr ? value(e) : logits[e];
       const Ranked candidate = {key, static_cast<int32_t>(e)};
       if (last.Before(candidate) && candidate.Before(mine)) mine = candidate;
     }
@@ -268,6 +281,7 @@ class KeptPairs {
   __device__ uint32_t OrderOf(int64_t pair) const {
     const uint32_t bits =
         __float_as_uint(static_cast<const float*>(s_.gates)[pair]);
+    if ((bits & 0x7fffffffU) > 0x7f800000U) return ~0U;  // NaN
     return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
   }
   template <typename Is>

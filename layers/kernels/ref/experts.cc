@@ -25,6 +25,11 @@ std::vector<double> ScoresOf(const std::vector<double>& logits, bool sigmoid) {
 }
 
 template <typename S>
+bool AllFinite(const S* x, int64_t n) {
+  return std::all_of(x, x + n, [](S value) { return std::isfinite(value); });
+}
+
+template <typename S>
 double LogSumExp(const S* x, int64_t n) {
   const double most = *std::max_element(x, x + n);
   double sum = 0;
@@ -46,10 +51,9 @@ std::vector<int64_t> Largest(const std::vector<double>& values, int64_t count) {
 
 // The experts of a range that are chosen by `keys`. `values`: scores with
 // biases.
-std::vector<int64_t> Choose(std::vector<double> keys,
+std::vector<int64_t> Choose(const std::vector<double>& keys,
                             const std::vector<double>& values,
                             const RouterForm& form, int64_t count) {
-  for (double& key : keys) key = std::isnan(key) ? -HUGE_VAL : key;
   if (form.top_groups > 0) {
     const auto size = static_cast<int64_t>(values.size()) / form.groups;
     std::vector<double> of_groups;
@@ -97,6 +101,14 @@ void Route(Stream&, const RouteArgs& s) {
   for (int64_t i = 0; i < s.N * s.form.prototypes; ++i) {
     const RangeOf of(s, i / s.form.prototypes, i % s.form.prototypes);
     const S* const own = logits + of.logits;
+    if (!AllFinite(own, of.size) ||
+        (bias != nullptr && !AllFinite(bias + of.first, of.size))) {
+      for (int64_t j = 0; j < of.each; ++j) {
+        static_cast<S*>(s.gates)[of.choices + j] = static_cast<S>(NAN);
+        s.ids[of.choices + j] = static_cast<int32_t>(of.first + j);
+      }
+      continue;
+    }
     const std::vector<double> scores =
         ScoresOf({own, own + of.size}, s.form.sigmoid);
     std::vector<double> values = scores;
@@ -269,8 +281,10 @@ void AssignRows(Stream&, const AssignRowsArgs& s) {
     std::vector<int64_t> dropped;
     if (s.capacity > 0 && std::ssize(counted) > s.capacity) {
       if (gates != nullptr) {
-        std::ranges::stable_sort(
-            counted, [&](int64_t a, int64_t b) { return gates[a] > gates[b]; });
+        const auto order = [&](int64_t pair) {
+          return std::isnan(gates[pair]) ? HUGE_VAL : double{gates[pair]};
+        };
+        std::ranges::stable_sort(counted, std::greater(), order);
       }
       dropped.assign(counted.begin() + s.capacity, counted.end());
     }

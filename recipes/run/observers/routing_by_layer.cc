@@ -49,6 +49,7 @@ std::optional<RoutingByLayer> RoutingOf(StageRun& stage,
     for (const double at : {0.0, 0.25, 0.5, 0.75, 1.0}) {
       load.push_back(Quantile(choices, at) / mean);
     }
+    routing.max_violation.push_back(load.back() - 1);
     routing.load.push_back(load);
     sums += plans[place].sums;
   }

@@ -1,5 +1,9 @@
+#include <gtest/gtest.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -96,6 +100,79 @@ Case RouteCase(const Shape& p) {
             Result("dlogits", dlogits, 4 * Tolerance<float>(p.E)),
             Result("dlogits of all losses", all, 16 * Tolerance<float>(p.E))};
       });
+}
+
+// Tokens with a logit, or experts with a bias, that are not finite: their gates
+// are not, their choices are experts, and no pair of theirs is dropped first.
+Case NotFiniteRouteCase(const Shape& p) {
+  return MakeCase(
+      absl::StrFormat("route not finite N%d E%d k%d prototypes%d sigmoid%d "
+                      "groups%d of %d bias%d",
+                      p.N, p.E, p.k, p.form.prototypes, p.form.sigmoid,
+                      p.form.top_groups, p.form.groups, p.bias),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        using S = Wide<T>;
+        const S nan = std::numeric_limits<S>::quiet_NaN();
+        const S infinite = std::numeric_limits<S>::infinity();
+        auto logits = Input<S>("logits", p.N * p.E, 3.0);
+        auto bias = Input<S>("bias", p.E);
+        logits[2 * p.E + p.E / 2] = nan;
+        logits[5 * p.E] = infinite;
+        logits[6 * p.E - 1] = -infinite;
+        std::fill_n(&logits[7 * p.E], p.E, nan);
+        std::fill_n(&logits[9 * p.E], p.E, -infinite);
+        if (p.masked) bias[p.E - 1] = nan;
+        Guarded<S> gates(p.N * p.k);
+        Guarded<int32_t> ids(p.N * p.k), offsets(p.E + 1), rows(p.N * p.k),
+            pairs(p.N * p.k), loads(p.E);
+        kernels.route(stream, {.N = p.N,
+                               .E = p.E,
+                               .k = p.k,
+                               .form = p.form,
+                               .logits = logits.data(),
+                               .bias = p.bias ? bias.data() : nullptr,
+                               .gates = gates.data(),
+                               .ids = ids.data()});
+        Output finite = {.name = "finite gates"};
+        for (int64_t i = 0; i < p.N * p.k; ++i) {
+          const int64_t n = i / p.k;
+          const bool range = i % p.k >= p.k - p.k / p.form.prototypes;
+          if (n == 7 || n == 9 || (p.masked && range)) {
+            EXPECT_TRUE(std::isnan(gates[i])) << i;
+          }
+          EXPECT_TRUE(ids[i] >= 0 && ids[i] < p.E) << i;
+          EXPECT_FALSE(std::isinf(gates[i])) << i;
+          finite.values.push_back(std::isnan(gates[i]) ? 0 : 1);
+        }
+        if (ids[0] < 0 || ids[0] >= p.E) return {};
+        kernels.assign_rows(stream, {.N = p.N,
+                                     .E = p.E,
+                                     .k = p.k,
+                                     .ids = ids.data(),
+                                     .capacity = 3,
+                                     .gates = gates.data(),
+                                     .offsets = offsets.data(),
+                                     .rows = rows.data(),
+                                     .pairs = pairs.data(),
+                                     .loads = loads.data()});
+        return {finite, Result("ids", ids, 0), Result("rows", rows, 0),
+                FirstOf("pairs", pairs, offsets[p.E], 0)};
+      });
+}
+
+std::vector<Shape> NotFiniteShapes() {
+  const RouterForm sigmoid = {.sigmoid = true, .groups = 4, .top_groups = 2};
+  return {{.N = 12, .E = 8, .k = 2},
+          {.N = 12, .E = 70, .k = 3, .form = {.normalise = true}, .bias = true},
+          {.N = 12, .E = 5, .k = 5, .form = {.sigmoid = true}},
+          {.N = 12, .E = 32, .k = 4, .form = sigmoid, .bias = true},
+          {.N = 12, .E = 32, .k = 4, .form = sigmoid},
+          {.N = 12,
+           .E = 48,
+           .k = 6,
+           .form = {.prototypes = 6},
+           .bias = true,
+           .masked = true}};
 }
 
 // What is counted and recorded of a router's choices.
@@ -430,6 +507,9 @@ std::vector<Case> ExpertCases() {
            .masked = true}}) {
     cases.push_back(RouteCase(p));
     cases.push_back(BalanceCase(p));
+  }
+  for (const Shape& p : NotFiniteShapes()) {
+    cases.push_back(NotFiniteRouteCase(p));
   }
   const std::vector<Rows> rows = {
       {.N = 1, .E = 1, .k = 1, .in = 1, .out = 1},

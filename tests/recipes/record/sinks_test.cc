@@ -108,6 +108,7 @@ StepDone Step() {
           NormsByLayer{.layers = {"embed"}, .gradient = {0.5}, .weight = {2}},
       .routing = RoutingByLayer{.layers = {"blocks/1"},
                                 .load = {{0.5, 0.75, 1, 1.25, 1.5}},
+                                .max_violation = {0.5},
                                 .dropped = {0.125},
                                 .entropy = {0.25},
                                 .z = {2.5},
@@ -307,7 +308,7 @@ TEST(MetricsSink, RowsHaveTheirKeysInTheirOrder) {
       R"([{"name":"web","corpus":"w1","share":0.75,"epoch_samples":100,"repeat":true,"samples":4,"tokens":512,"epochs":0.04},{"name":"code","corpus":"c1","share":0.25,"epoch_samples":10,"repeat":false,"samples":1,"tokens":128,"epochs":0.1}])");
   EXPECT_EQ(
       rows[1],
-      R"({"step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","loss":3.25,"lr":0.001,"grad_norm":0.5,"seconds":1.5,"tokens_per_s":256.0,"peak_memory":2097152,"bubble":0.25,"network_wait":0.125,"skipped":true,"peak_flops":3000000.0,"norms":{"layers":["embed"],"gradient":[0.5],"weight":[2.0]},"routing":{"layers":["blocks/1"],"load":[[0.5,0.75,1.0,1.25,1.5]],"dropped":[0.125],"entropy":[0.25],"z":[2.5],"aux_loss":[0.375],"choices":[[1.0,3.0]]},"sources":{"web":{"samples":5,"tokens":640,"epochs":0.05},"code":{"samples":10,"tokens":1280,"epochs":1.0}}})");
+      R"({"step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","loss":3.25,"lr":0.001,"grad_norm":0.5,"seconds":1.5,"tokens_per_s":256.0,"peak_memory":2097152,"bubble":0.25,"network_wait":0.125,"skipped":true,"peak_flops":3000000.0,"norms":{"layers":["embed"],"gradient":[0.5],"weight":[2.0]},"routing":{"layers":["blocks/1"],"load":[[0.5,0.75,1.0,1.25,1.5]],"max_violation":[0.5],"dropped":[0.125],"entropy":[0.25],"z":[2.5],"aux_loss":[0.375],"choices":[[1.0,3.0]]},"sources":{"web":{"samples":5,"tokens":640,"epochs":0.05},"code":{"samples":10,"tokens":1280,"epochs":1.0}}})");
   EXPECT_EQ(
       rows[2],
       R"({"event":"agreement","step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","agreement":1.5,"rho":0.5,"rho_of":{"attention":0.25,"mlp":0.75},"seconds":2.0})");

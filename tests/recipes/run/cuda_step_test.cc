@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/comm/self_communicator.h"
 #include "tests/framework/module/plain_values.h"
+#include "tests/recipes/run/bad_token.h"
 #include "tests/recipes/run/pipeline_steps.h"
 #include "tests/recipes/run/step_rig.h"
 #include "tests/recipes/run/stream_orders.h"
@@ -238,6 +239,22 @@ TEST_P(CudaStepTest, ANonFiniteStepChangesNothingAndIsNamed) {
   EXPECT_EQ(rig.Master(name), master);
   EXPECT_THAT(*rig.executor().Diagnose(rig.Batch(1), 1),
               ::testing::HasSubstr("blocks/1"));
+}
+
+TEST(CudaRouterTest, ANonFiniteStepNamesItsToken) {
+  const absl::Status status = HaveCuda();
+  if (!status.ok()) GTEST_SKIP() << std::string(status.message());
+  SelfCommunicator comm;
+  for (const DType dtype : kPrecisions) {
+    EXPECT_EQ(*DiagnoseBadToken(comm,
+                                {.device = DeviceKind::kCuda,
+                                 .dtype = dtype,
+                                 .layers = 3,
+                                 .global_batch = 4},
+                                {.micro_batch = 1, .sequence = 1, .token = 7}),
+              "rank 0: the output of the router of blocks/2 is not finite "
+              "(micro-batch 1, sequence 1, token 7)");
+  }
 }
 
 }  // namespace

@@ -136,8 +136,9 @@ TEST(PipelineDiagnosis, NamesTheStageWhereItBegan) {
       const HostBatch batch = rig.Batch(1);
       EXPECT_TRUE(rig.executor().TrainStep(batch, 1, kLr)->skipped);
       EXPECT_EQ(*rig.executor().Diagnose(batch, 1),
-                absl::StrCat("rank ", row.rank, ": the output of blocks/1 is ",
-                             "not finite (micro-batch 0)"));
+                absl::StrCat("rank ", row.rank,
+                             ": the output of blocks/1 is not finite "
+                             "(micro-batch 0, sequence 0, token 0)"));
     });
   }
 }

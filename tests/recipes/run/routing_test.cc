@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "recipes/saved/inspect.h"
 #include "tests/recipes/run/marked_models.h"
 #include "tests/recipes/run/tiny_run.h"
 
@@ -18,6 +20,8 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 constexpr int64_t kSteps = 20, kSwitch = 10;  // recipes/tiny_moe.toml
@@ -55,6 +59,7 @@ TEST(Routing, CountsEveryChoiceOnce) {
       const double mean = 2 * kTokens / double{kExperts};
       EXPECT_EQ(load.front(), *std::ranges::min_element(choices) / mean);
       EXPECT_EQ(load.back(), *std::ranges::max_element(choices) / mean);
+      EXPECT_EQ(row["routing"]["max_violation"][layer], load.back() - 1);
     }
     EXPECT_THAT(row["routing"]["dropped"].get<std::vector<double>>(), Each(0));
   }
@@ -182,6 +187,77 @@ TEST(Routing, CapacityDropsWhatIsAboveIt) {
   runs.Go({.sets = {"model.capacity=2"}, .out = "all"});
   runs.Go({.sets = {"model.capacity=0"}, .out = "none"});
   runs.ExpectSameBits("all", "none", kSteps);
+}
+
+// The run ends as for any step that is not finite, and says whether a router is
+// the cause: weights grow by 10^12 a step, until they overflow.
+TEST(Routing, ARouterThatIsNotFiniteIsNamed) {
+  const TinyRuns runs("tiny_moe");
+  const auto end = [&](const std::string& weights, int ranks) {
+    const absl::Status status = runs.Run(
+        {.ranks = ranks,
+         .sets = {"stage.0.share=none", "optimizer.lr=1000",
+                  "model.router.aux_loss=0", "model.router.z_loss=0",
+                  absl::StrCat(
+                      "optimizer.group=[{match='", weights,
+                      "',lr_scale=1e6,decay=1000.0},{match='*',lr_scale=0}]")},
+         .out = "wild",
+         .overwrite = true});
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    return std::string(status.message());
+  };
+  const auto told = [](const char* what) {
+    return HasSubstr(absl::StrCat(
+        "step 5: the loss or its gradient is not finite: rank 0: the ", what,
+        " of the router of blocks/1 is not finite (micro-batch 0, sequence 0, "
+        "token 0); nothing was updated"));
+  };
+  EXPECT_THAT(end("*/router/weight", 1), told("output"));
+  EXPECT_THAT(end("*/router/weight", 2), told("output"));
+  EXPECT_THAT(end("blocks/1/attn/out/weight", 1), told("input"));
+}
+
+// From the row of the checkpoint's step, and from the checkpoint.
+TEST(Routing, InspectShowsLoadsAndBiases) {
+  const TinyRuns runs("tiny_moe");
+  runs.Go({.out = "run"});
+  const std::vector<Json> rows = Routing(runs, "run");
+  for (const int64_t step : {kSwitch, kSteps}) {
+    const std::string path = runs.Checkpoint("run", step);
+    const auto seen = InspectCheckpoint(path, BuiltInModels());
+    ASSERT_TRUE(seen.ok()) << seen.status();
+    EXPECT_EQ(seen->routers.step, step);
+    ASSERT_EQ(seen->routers.layers.size(), size_t{3});
+    const Tensors tensors = runs.Load("run", step);
+    const Json told = Json::parse(ToJson(*seen));
+    EXPECT_EQ(told["load_step"], step);
+    for (size_t i = 0; i < 3; ++i) {
+      const RouterOfLayer& router = seen->routers.layers[i];
+      EXPECT_EQ(router.layer, absl::StrCat("blocks/", i + 1));
+      const Json& routing = rows[step - 1]["routing"];
+      EXPECT_EQ(Json(router.load), routing["load"][i]);
+      EXPECT_EQ(router.max_violation, routing["max_violation"][i]);
+      const std::vector<float>& bias =
+          tensors.at(absl::StrCat("/model/blocks/", i + 1, "/moe/router/bias"));
+      EXPECT_EQ(router.bias->first, *std::ranges::min_element(bias));
+      EXPECT_EQ(router.bias->second, *std::ranges::max_element(bias));
+      EXPECT_EQ(told["routers"][i]["load"], routing["load"][i]);
+    }
+    EXPECT_THAT(ToText(*seen), HasSubstr(absl::StrCat("loads of step ", step)));
+  }
+  // Without its run.
+  std::filesystem::copy(runs.Checkpoint("run", kSteps), runs.Folder("alone"));
+  const auto alone = InspectCheckpoint(runs.Folder("alone"), BuiltInModels());
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->routers.layers.size(), size_t{3});
+  EXPECT_THAT(ToText(*alone), HasSubstr("loads are not known"));
+  EXPECT_TRUE(Json::parse(ToJson(*alone))["load_step"].is_null());
+  const TinyRuns dense;
+  dense.Go({.out = "run"});
+  const auto none = InspectCheckpoint(dense.Folder("run"), BuiltInModels());
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE(none->routers.layers.empty());
+  EXPECT_THAT(ToText(*none), Not(HasSubstr("\nexperts")));
 }
 
 }  // namespace

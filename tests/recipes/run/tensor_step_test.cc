@@ -20,6 +20,7 @@
 #include "framework/comm/thread_communicator.h"
 #include "framework/step/proof/visit_meetings.h"
 #include "tests/framework/module/random_layouts.h"
+#include "tests/recipes/run/bad_token.h"
 #include "tests/recipes/run/tensor_steps.h"
 
 namespace delink::testing::tensor_step_test {
@@ -325,8 +326,8 @@ TEST(TensorStep, DiagnosisNamesTheRankWhereItBegan) {
     const int rank = store.layout().mesh().RankAt({{0, 0, 1, 1}});
     EXPECT_EQ(*rig->executor().Diagnose(batch, 1),
               absl::StrCat("rank ", rank,
-                           ": the output of blocks/2 is not "
-                           "finite (micro-batch 0)"));
+                           ": the output of blocks/2 is not finite "
+                           "(micro-batch 0, sequence 0, token 0)"));
   });
 }
 
@@ -347,8 +348,44 @@ TEST(TensorStep, DiagnosisNamesTheContextWhereItBegan) {
     batch.inputs[StepRig::kSeq / 3] = 0;
     EXPECT_TRUE(rig->executor().TrainStep(batch, 1, kTensorRate)->skipped);
     EXPECT_EQ(*rig->executor().Diagnose(batch, 1),
-              "rank 1: the output of embed is not finite (micro-batch 0)");
+              "rank 1: the output of embed is not finite (micro-batch 0, "
+              "sequence 0, token 4)");
   });
+}
+
+// Of all the numbers of a step only one token's in one router are not finite:
+// whatever layout, the rank and the token are named, as the router is.
+TEST(TensorStep, DiagnosisNamesTheTokenOfARouter) {
+  const BadToken at = {.data = 1, .micro_batch = 1, .sequence = 1, .token = 7};
+  for (const DType dtype : {DType::kF64, DType::kF32, DType::kBF16}) {
+    for (TensorCase of : {TensorCase{.data = 2, .pipeline = 2},
+                          TensorCase{.tensor = 2, .data = 2},
+                          TensorCase{.context = 2, .data = 2}}) {
+      OnRanks(of, [&](Communicator& world) {
+        RigOptions options = OptionsOf(of);
+        options.dtype = dtype;
+        options.tensor = of.tensor;
+        options.context = of.context;
+        options.pipeline = of.pipeline;
+        options.sequence = true;
+        const Mesh mesh = {.tensor = of.tensor,
+                           .context = of.context,
+                           .data = of.data,
+                           .pipeline = of.pipeline};
+        MeshPlace place;
+        place[Axis::kData] = 1;
+        // Rows of the second sequence; the middle of a row; later layers.
+        place[Axis::kTensor] = of.tensor - 1;
+        place[Axis::kContext] = of.context - 1;
+        place[Axis::kPipeline] = of.pipeline - 1;
+        EXPECT_EQ(*DiagnoseBadToken(world, options, at),
+                  absl::StrCat("rank ", mesh.RankAt(place),
+                               ": the output of the router of blocks/2 is not "
+                               "finite (micro-batch 1, sequence 1, token 7)"))
+            << of << " " << ToString(dtype);
+      });
+    }
+  }
 }
 
 // The two round in different places: a loss, and norms, are off by a few units

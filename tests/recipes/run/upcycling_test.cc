@@ -159,11 +159,12 @@ class Upcycling : public ::testing::TestWithParam<Dense> {
 };
 std::map<std::string, TinyRuns>* Upcycling::all_ = nullptr;
 
-INSTANTIATE_TEST_SUITE_P(
-    Dense, Upcycling,
-    ::testing::Values(Dense{"tiny_llama", {}, 32 + 80},
-                      Dense{"tiny", {"model.bias=false"}, 32 + 128}),
-    [](const auto& info) { return std::string(info.param.recipe); });
+INSTANTIATE_TEST_SUITE_P(Dense, Upcycling,
+                         ::testing::Values(Dense{"tiny_llama", {}, 32 + 80},
+                                           Dense{"tiny", {}, 32 + 128}),
+                         [](const auto& info) {
+                           return std::string(info.param.recipe);
+                         });
 
 TEST_P(Upcycling, KeepsTheLossWhereGatesAddUpToOne) {
   for (const int64_t step : {kPseudo, kReal}) {
@@ -457,13 +458,14 @@ TEST_P(Upcycling, WhatCannotBeginIsRefusedWithOneLine) {
               HasSubstr("has experts in all its blocks already"));
 }
 
-TEST(UpcyclingBiases, AreRefusedWhileExpertsHaveNone) {
+TEST(UpcyclingBiases, AreRefusedWhereExpertsHaveNone) {
   TinyRuns runs("tiny");
   runs.Go({.out = "dense", .until_step = 1});
-  const absl::Status status = runs.Run(
-      {.sets = {"model.kind=moe", "model.block=gpt", "model.experts=4"},
-       .out = "moe",
-       .init = runs.Checkpoint("dense", 1)});
+  const absl::Status status =
+      runs.Run({.sets = {"model.kind=moe", "model.block=gpt", "model.experts=4",
+                         "model.bias=false"},
+                .out = "moe",
+                .init = runs.Checkpoint("dense", 1)});
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("has blocks/0/mlp/down/bias"),
                     HasSubstr("experts have no such parameter")));

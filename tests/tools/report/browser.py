@@ -94,7 +94,7 @@ const parse = (color) => {
   paint.fillRect(0, 0, 1, 1);
   return paint.getImageData(0, 0, 1, 1).data;
 };
-return [...document.querySelectorAll('canvas')].map((canvas) => {
+return [...document.querySelectorAll('canvas')].filter((canvas) => Chart.getChart(canvas)).map((canvas) => {
   // A copy: reading the canvas itself makes the browser complain of us.
   const copy = Object.assign(document.createElement('canvas'), { width: canvas.width, height: canvas.height });
   const context = copy.getContext('2d', { willReadFrequently: true });
@@ -325,6 +325,81 @@ def check_broken(driver, delink, straight, folder):
     check_quiet(driver, page)
 
 
+def check_experts(driver, delink, dense, corpus, folder):
+    """Loads of experts by layer, at a step that can be chosen; nothing of a model without experts."""
+    assert not driver.find_element(By.ID, "routing").is_displayed()
+    out, page = os.path.join(folder, "experts"), os.path.join(folder, "experts.html")
+    recipe = os.path.join(os.path.dirname(os.path.abspath(dense)), "tiny_moe.toml")
+    train(delink, recipe, corpus, out)
+    routing = {row["step"]: row["routing"] for row in runs.rows(out) if "routing" in row}
+    assert len(routing) == STEPS, routing.keys()
+    make_report(delink, [out], page)
+    for width in WIDTHS:
+        open_page(driver, page, width)
+        check_drawn(driver, 7)
+        check_width(driver, width)
+    open_page(driver, page, WIDTHS[0])
+    section = driver.find_element(By.ID, "routing")
+    assert section.is_displayed()
+
+    def largest(step):
+        loads = [[count * len(layer) / sum(layer) for count in layer] for layer in routing[step]["choices"]]
+        load, row = max((max(layer), -row) for row, layer in enumerate(loads))
+        expert = loads[-row].index(load)
+        return f"Largest: {routing[step]['layers'][-row]}, expert {expert}: {float(f'{load:.3g}'):g} times the mean"
+
+    slider = section.find_element(By.CSS_SELECTOR, "input[type=range]")
+    for index, shown in ((None, f"{STEPS}, real"), (4, "5, pseudo")):
+        if index is not None:
+            driver.execute_script("""
+                arguments[0].value = arguments[1];
+                arguments[0].dispatchEvent(new Event('input'));""", slider, index)
+        assert section.find_element(By.TAG_NAME, "output").text == shown
+        under = section.find_element(By.CSS_SELECTOR, ".heat > p").text
+        assert under == largest(int(shown.split(",")[0])), under
+    press(driver, "axis", "Steps")
+    menu = section.find_element(By.TAG_NAME, "select")
+    for option, name in ((0, "max_violation"), (2, "entropy"), (3, "aux_loss"), (4, "z")):
+        driver.execute_script("""
+            arguments[0].value = arguments[1];
+            arguments[0].dispatchEvent(new Event('change'));""", menu, option)
+        title, lines = hover(driver, "Balance of experts")
+        found = routing[int(title.split()[1])]
+        wanted = [f"{layer}  {float(f'{value:.3g}'):g}" for layer, value in zip(found["layers"], found[name])]
+        assert lines == wanted, (name, lines, wanted)
+    marks = driver.execute_script("return marksOf(Chart.getChart(arguments[0])).map((m) => m.text)",
+                                  canvas_of(driver, "Balance of experts"))
+    assert marks == ["real"], marks
+    colors = """
+        const canvas = document.querySelector('.heat canvas');
+        const copy = Object.assign(document.createElement('canvas'), { width: canvas.width, height: canvas.height });
+        const context = copy.getContext('2d', { willReadFrequently: true });
+        context.drawImage(canvas, 0, 0);
+        const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+        const seen = new Set();
+        for (let i = 0; i < data.length; i += 4) {
+          if (data[i + 3] > 0) seen.add(data.slice(i, i + 4).join());
+        }
+        return seen.size;"""
+    assert driver.execute_script(colors) > 8, "the map has no colours"
+    check_quiet(driver, page)
+    # As with more than 256 experts.
+    path = os.path.join(out, "metrics.jsonl")
+    rows = runs.rows(out)
+    for row in rows:
+        row.get("routing", {}).pop("choices", None)
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+    make_report(delink, [out], page)
+    open_page(driver, page, WIDTHS[0])
+    assert not driver.find_element(By.CSS_SELECTOR, ".heat").is_displayed()
+    press(driver, "axis", "Steps")
+    title, lines = hover(driver, "Loads of experts")
+    found = routing[int(title.split()[1])]
+    assert lines == [f"{layer}  {float(f'{load[-1]:.3g}'):g}" for layer, load in zip(found["layers"], found["load"])]
+    check_quiet(driver, page)
+
+
 def cells(driver):
     """The rows of the sweep's table."""
     return driver.execute_script("""
@@ -436,6 +511,10 @@ def main():
             check_quiet(driver, page)
             if options.screenshots:
                 take_screenshots(driver, options.screenshots)
+            check_experts(driver, options.delink, options.recipe, corpus, folder)
+            if options.screenshots:
+                os.makedirs(os.path.join(options.screenshots, "experts"), exist_ok=True)
+                take_screenshots(driver, os.path.join(options.screenshots, "experts"))
             check_broken(driver, options.delink, folders[0], folder)
             check_sweep(driver, options.delink, options.recipe, corpus, folder)
         finally:

@@ -153,6 +153,59 @@ class Reader : public ::testing::Test {
   TempDir dir_;
 };
 
+Json WithRouting(int step, const std::vector<std::vector<double>>& choices) {
+  Json row = Step(step, "real");
+  row["routing"] = {{"layers", {"blocks/1", "blocks/2"}},
+                    {"load", {{0, 0.5, 1, 1.5, 2}, {1, 1, 1, 1, 1}}},
+                    {"max_violation", {1.0, 0.0}},
+                    {"dropped", {0.25, 0.0}},
+                    {"entropy", {1.5, nullptr}},
+                    {"z", {3.0, 4.0}},
+                    {"aux_loss", {0.5, 0.75}}};
+  if (!choices.empty()) row["routing"]["choices"] = choices;
+  return row;
+}
+
+TEST_F(Reader, RoutersAreShownByLayer) {
+  Write(Line(Start(0, "real")) + Line(WithRouting(1, {{0, 8}, {4, 4}})) +
+        Line(WithRouting(2, {{6, 2}, {0, 0}})));
+  const Json shown = ToJson(Read())["routing"];
+  ASSERT_EQ(shown.size(), 1u);
+  EXPECT_EQ(shown[0]["layers"], Json({"blocks/1", "blocks/2"}));
+  EXPECT_EQ(shown[0]["step"], Json({1, 2}));
+  EXPECT_EQ(shown[0]["max_violation"], Json({{1, 1}, {0, 0}}));
+  EXPECT_EQ(shown[0]["upper_quartile"], Json({{1.5, 1.5}, {1, 1}}));
+  EXPECT_EQ(shown[0]["entropy"], Json({{1.5, 1.5}, {nullptr, nullptr}}));
+  EXPECT_EQ(shown[0]["dropped"], Json({{0.25, 0.25}, {0, 0}}));
+  const Json maps = shown[0]["maps"];
+  ASSERT_EQ(maps.size(), 2u);
+  EXPECT_EQ(maps[0], Json({{"step", 1}, {"load", {{0, 2}, {1, 1}}}}));
+  EXPECT_EQ(maps[1],
+            Json({{"step", 2}, {"load", {{1.5, 0.5}, {nullptr, nullptr}}}}));
+}
+
+TEST_F(Reader, ManyExpertsHaveNoMapAndDenseModelsNoRouters) {
+  Json early = WithRouting(1, {});
+  early["routing"].erase("max_violation");
+  Write(Line(Start(0, "real")) + Line(early));
+  const Json shown = ToJson(Read())["routing"];
+  EXPECT_EQ(shown[0]["maps"], Json::array());
+  EXPECT_EQ(shown[0]["max_violation"], Json({{1}, {0}}));
+  Write(WholeMetrics());
+  EXPECT_EQ(ToJson(Read())["routing"], Json::array());
+}
+
+// Of a long run, steps at equal distances and the last.
+TEST_F(Reader, MapsOfALongRunAreThinned) {
+  RoutingRecord record;
+  for (int step = 1; step <= 22; ++step) {
+    record.AddMap({.step = 1.0 * step, .load = {{1, 1}}}, 16);
+  }
+  std::vector<double> steps;
+  for (const LoadMap& map : record.maps) steps.push_back(map.step);
+  EXPECT_THAT(steps, ElementsAre(1, 5, 9, 13, 17, 21, 22));
+}
+
 TEST_F(Reader, SkippedStepsAreCounted) {
   Json skipped = Step(2, "real");
   skipped["skipped"] = true;

@@ -219,6 +219,7 @@ showSummary(byId('summary'));
 showMemory(byId('memory'));
 showSharing(byId('sharing'));
 showNorms(byId('norms'));
+showRouting(byId('routing'));
 showDifferences(byId('differences'));
 showEnvironment(byId('environment'));
 watchColors();

@@ -82,19 +82,23 @@ function depthColor(part) {
       `${mix(ends[0][1], ends[1][1])}%, ${mix(ends[0][2], ends[1][2])}%)`;
 }
 
+// A line for each layer of `table`, of its list in `values`.
+function layerLines(table, layers, values) {
+  const last = Math.max(layers.length - 1, 1);
+  return layers.map((layer, index) => ({
+    label: shortened(layer, 28),
+    borderColor: depthColor(index / last),
+    borderWidth: 1.4,
+    data: points(table, values[index]),
+    pointRadius: table.step.length === 1 ? 3 : 0,
+  }));
+}
+
 function normSeries() {
   const { run, kind } = state.norms;
   if (!run) return [];
-  return run.norms.flatMap((norms) => norms.layers.map((layer, index) => {
-    const last = Math.max(norms.layers.length - 1, 1);
-    return {
-      label: shortened(layer, 28),
-      borderColor: depthColor(index / last),
-      borderWidth: 1.4,
-      data: points(norms, norms[kind][index]),
-      pointRadius: norms.step.length === 1 ? 3 : 0,
-    };
-  }));
+  return run.norms.flatMap(
+      (norms) => layerLines(norms, norms.layers, norms[kind]));
 }
 
 const PLOTS = [

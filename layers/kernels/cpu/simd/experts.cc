@@ -10,6 +10,12 @@ namespace {
 constexpr float kLowest = -__builtin_inff();
 constexpr int64_t kColumnBlock = 64;
 
+bool AllFinite(const float* x, int64_t count) {
+  int32_t others = 0;
+  for (int64_t i = 0; i < count; ++i) others |= x[i] - x[i] == 0 ? 0 : 1;
+  return others == 0;
+}
+
 // Scores of a range of logits, and their sum: of a softmax 1.
 float ScoresOf(const float* logits, int64_t count, bool sigmoid,
                float* scores) {
@@ -46,7 +52,6 @@ struct Best {
   int64_t count = 0;
 
   void Add(float key, int32_t id) {
-    if (!(key == key)) key = kLowest;
     if (count == most && !(key > keys[count - 1])) return;
     int64_t at = count < most ? count++ : count - 1;
     for (; at > 0 && key > keys[at - 1]; --at) {
@@ -102,10 +107,19 @@ void RouteRange(const RouteArgs& s, const RangeOf& of, float* scratch) {
   float* const keys = values + of.size;  // [size]
   float* const open = keys + of.size;    // [size]
   int32_t* const ids = s.ids + of.choices;
-  ScoresOf(logits, of.size, s.form.sigmoid, scores);
+  float* const gates = static_cast<float*>(s.gates) + of.choices;
   const float* const bias = s.bias != nullptr
                                 ? static_cast<const float*>(s.bias) + of.first
                                 : nullptr;
+  if (!AllFinite(logits, of.size) ||
+      (bias != nullptr && !AllFinite(bias, of.size))) {
+    for (int64_t j = 0; j < of.each; ++j) {
+      gates[j] = __builtin_nanf("");
+      ids[j] = static_cast<int32_t>(of.first + j);
+    }
+    return;
+  }
+  ScoresOf(logits, of.size, s.form.sigmoid, scores);
   for (int64_t e = 0; e < of.size; ++e) {
     values[e] = scores[e] + (bias != nullptr ? bias[e] : 0.0F);
   }
@@ -124,7 +138,6 @@ void RouteRange(const RouteArgs& s, const RangeOf& of, float* scratch) {
   for (int64_t j = 0; j < of.each; ++j) sum += scores[ids[j]];
   const float by =
       static_cast<float>(s.form.scale) / (s.form.normalise ? sum : 1.0F);
-  float* const gates = static_cast<float*>(s.gates) + of.choices;
   for (int64_t j = 0; j < of.each; ++j) {
     gates[j] = by * scores[ids[j]];
     ids[j] += static_cast<int32_t>(of.first);
