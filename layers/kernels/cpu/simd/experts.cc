@@ -313,6 +313,39 @@ void Balance(Stream&, const BalanceArgs& s) {
 }
 
 template <typename T>
+void NumberTokens(Stream&, const NumberTokensArgs& s) {
+  for (int64_t n = 0; n < s.N; ++n) {
+    const int64_t t = (s.first + n) % s.T;
+    const int64_t place = s.places != nullptr ? s.places[t] : t;
+    s.numbers[n] = static_cast<int32_t>((s.first + n) / s.T * s.R + place);
+  }
+}
+
+template <typename T>
+void OrderTokens(Stream&, const OrderTokensArgs& s) {
+  const auto move = [&](auto* to, const auto* from, int64_t n, int64_t count) {
+    std::memcpy(to + s.numbers[n] * count, from + n * count,
+                count * sizeof(*to));
+  };
+  for (int64_t n = 0; n < s.N; ++n) {
+    move(s.to_ids, s.ids, n, s.k);
+    if (s.gates != nullptr) {
+      move(static_cast<float*>(s.to_gates), static_cast<const float*>(s.gates),
+           n, s.k);
+    }
+    if (s.targets != nullptr) move(s.to_targets, s.targets, n, 1);
+  }
+}
+
+template <typename T>
+void KeptIds(Stream&, const KeptIdsArgs& s) {
+  for (int64_t pair = 0; pair < s.N * s.k; ++pair) {
+    const int64_t all = s.numbers[pair / s.k] * s.k + pair % s.k;
+    s.kept[pair] = s.rows[all] < 0 ? -1 : s.ids[pair];
+  }
+}
+
+template <typename T>
 void AssignRows(Stream&, const AssignRowsArgs& s) {
   SortPairs(s);
 }
@@ -494,6 +527,9 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
   template void RecordLoads<T>(Stream&, const RecordLoadsArgs&);           \
   template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
   template void Balance<T>(Stream&, const BalanceArgs&);                   \
+  template void NumberTokens<T>(Stream&, const NumberTokensArgs&);         \
+  template void OrderTokens<T>(Stream&, const OrderTokensArgs&);           \
+  template void KeptIds<T>(Stream&, const KeptIdsArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
