@@ -229,6 +229,14 @@ static DELINK_INLINE Vec Fma(Vec a, Vec b, Vec c) {
 #endif
 }
 
+#if defined(__AVX512BF16__)
+// a[0] * b[0] + a[1] * b[1] + c of the two bf16 in each lane of a and b.
+// Subnormal numbers count as 0.
+static DELINK_INLINE Vec AddPairs(Vec a, Vec b, Vec c) {
+  return (Vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+}
+#endif
+
 // Returns b if either is NaN, so that bounds do not hide a NaN in b.
 static DELINK_INLINE Vec Max(Vec a, Vec b) {
 #if defined(__AVX512F__)
