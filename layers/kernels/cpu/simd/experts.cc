@@ -10,30 +10,38 @@ namespace {
 constexpr float kLowest = -__builtin_inff();
 constexpr int64_t kColumnBlock = 64;
 
+// Calls visit(x, e, count) for vectors of the logits; of the last only the
+// first `count` lanes are there.
+template <typename Visit>
+DELINK_INLINE void ForLogits(const float* logits, int64_t n,
+                             const Visit& visit) {
+  int64_t e = 0;
+  for (; e + kWidth <= n; e += kWidth) visit(Load(logits + e), e, kWidth);
+  if (e < n) visit(LoadPartial(logits + e, n - e), e, n - e);
+}
+
+// The largest logit, but not NaN.
+DELINK_INLINE float Largest(const float* logits, int64_t n) {
+  Vec most = Set(kLowest);
+  int64_t e = 0;
+  for (; e + kWidth <= n; e += kWidth) most = Max(Load(logits + e), most);
+  float result = ReduceMax(most);
+  for (; e < n; ++e) result = logits[e] > result ? logits[e] : result;
+  return result;
+}
+
 // Scores of a range of logits, and their sum: of a softmax 1.
-float ScoresOf(const float* logits, int64_t count, bool sigmoid,
-               float* scores) {
-  float most = kLowest;
-  for (int64_t e = 0; e < count; ++e) {
-    most = logits[e] > most ? logits[e] : most;
-  }
+float ScoresOf(const float* logits, int64_t n, bool sigmoid, float* scores) {
+  const float most = sigmoid ? 0 : Largest(logits, n);
   Vec sums{};
-  for (int64_t e = 0; e < count; e += kWidth) {
-    const int64_t rest = count - e;
-    const bool all = rest >= kWidth;
-    const Vec x = all ? Load(logits + e) : LoadPartial(logits + e, rest);
-    Vec score = sigmoid ? Sigmoid(x) : Exp(x - most);
-    if (!all) {
-      for (int64_t lane = rest; lane < kWidth; ++lane) score[lane] = 0;
-      StorePartial(scores + e, score, rest);
-    } else {
-      Store(scores + e, score);
-    }
+  ForLogits(logits, n, [&](Vec x, int64_t e, int64_t count) DELINK_LAMBDA {
+    const Vec score = First(sigmoid ? Sigmoid(x) : Exp(x - most), count);
+    StorePartial(scores + e, score, count);
     sums += score;
-  }
+  });
   const float sum = ReduceAdd(sums);
   if (sigmoid) return sum;
-  for (int64_t e = 0; e < count; ++e) scores[e] /= sum;
+  for (int64_t e = 0; e < n; ++e) scores[e] /= sum;
   return 1;
 }
 
@@ -55,6 +63,22 @@ struct Best {
     }
     keys[at] = key;
     ids[at] = id;
+  }
+
+  // Of ids 0 .. n - 1.
+  void AddAll(const float* all, int64_t n) {
+    int64_t e = 0;
+    for (; e < n && count < most; ++e) Add(all[e], static_cast<int32_t>(e));
+    for (; e < n; e += kWidth) {
+      const int64_t there = n - e < kWidth ? n - e : kWidth;
+      uint32_t larger =
+          Greater(LoadPartial(all + e, there), Set(keys[count - 1]));
+      for (larger &= 0xFFFFu >> (16 - there); larger != 0;
+           larger &= larger - 1) {
+        const int64_t id = e + __builtin_ctz(larger);
+        Add(all[id], static_cast<int32_t>(id));
+      }
+    }
   }
 };
 
@@ -106,19 +130,20 @@ void RouteRange(const RouteArgs& s, const RangeOf& of, float* scratch) {
   const float* const bias = s.bias != nullptr
                                 ? static_cast<const float*>(s.bias) + of.first
                                 : nullptr;
-  for (int64_t e = 0; e < of.size; ++e) {
+  const bool grouped = s.form.top_groups > 0;
+  for (int64_t e = 0; e < of.size && (grouped || bias != nullptr); ++e) {
     values[e] = scores[e] + (bias != nullptr ? bias[e] : 0.0F);
   }
-  const bool grouped = s.form.top_groups > 0;
   if (grouped) {
     auto* const groups = reinterpret_cast<int32_t*>(open + of.size);
     OpenGroups(s.form, values, of.size, keys, groups, open);
   }
   const int64_t group = of.size / s.form.groups;
   Best best{.most = of.each, .keys = keys, .ids = ids};
-  for (int64_t e = 0; e < of.size; ++e) {
-    if (grouped && open[e / group] == 0) continue;
-    best.Add(bias != nullptr ? values[e] : logits[e], static_cast<int32_t>(e));
+  const float* const by_key = bias != nullptr ? values : logits;
+  if (!grouped) best.AddAll(by_key, of.size);
+  for (int64_t e = 0; grouped && e < of.size; ++e) {
+    if (open[e / group] != 0) best.Add(by_key[e], static_cast<int32_t>(e));
   }
   float sum = 1e-20F;
   for (int64_t j = 0; j < of.each; ++j) sum += scores[ids[j]];
@@ -169,28 +194,28 @@ float GradientOfRange(const RouteBackwardArgs& s, const RangeOf& of, int64_t n,
   return mean;
 }
 
-double LogSumExp(const float* x, int64_t n) {
-  float most = kLowest;
-  for (int64_t e = 0; e < n; ++e) most = x[e] > most ? x[e] : most;
-  double sum = 0;
-  for (int64_t e = 0; e < n; e += kWidth) {
-    const int64_t rest = n - e < kWidth ? n - e : kWidth;
-    const Vec power = Exp(LoadPartial(x + e, rest) - most);
-    for (int64_t lane = 0; lane < rest; ++lane) sum += power[lane];
-  }
-  return most + __builtin_log(sum);
+// Of logits x, with e = exp(x - most).
+struct Exponentials {
+  float most, sum;  // the largest x, the sum of e
+  float below;      // the sum of e (most - x)
+
+  double Log() const { return __builtin_log(double{sum}); }
+};
+Exponentials ExponentialsOf(const float* logits, int64_t n) {
+  const float most = Largest(logits, n);
+  Vec sums{}, below{};
+  ForLogits(logits, n, [&](Vec x, int64_t, int64_t count) DELINK_LAMBDA {
+    const Vec e = First(Exp(x - most), count);
+    sums += e;
+    below += e > Vec{} ? e * (most - x) : e;
+  });
+  return {most, ReduceAdd(sums), ReduceAdd(below)};
 }
 
-// The entropy of the shares of a range of logits.
-double EntropyOf(const float* x, int64_t n, bool sigmoid, float* scores) {
-  const double all = ScoresOf(x, n, sigmoid, scores);
+// The entropy of sigmoids' shares.
+double EntropyOfSigmoids(const float* x, int64_t n, float* scores) {
+  const double all = ScoresOf(x, n, true, scores);
   double sum = 0;
-  if (!sigmoid) {
-    for (int64_t e = 0; e < n; ++e) {
-      if (scores[e] > 0) sum += double{scores[e]} * x[e];
-    }
-    return LogSumExp(x, n) - sum;
-  }
   for (int64_t e = 0; e < n; ++e) {
     const double share = scores[e] / all;
     if (share > 0) sum -= share * __builtin_log(share);
@@ -204,7 +229,8 @@ void AddGradientOfZ(const RouteBackwardArgs& s, int64_t n, float* scratch) {
   const float* const x = static_cast<const float*>(s.logits) + n * s.E;
   float* const d = static_cast<float*>(s.dlogits) + n * s.E;
   ScoresOf(x, s.E, false, scratch);
-  const double lse = LogSumExp(x, s.E);
+  const Exponentials all = ExponentialsOf(x, s.E);
+  const double lse = all.most + all.Log();
   const float by = static_cast<float>(2 * s.dz * lse);
   for (int64_t e = 0; e < s.E; ++e) d[e] += by * scratch[e];
 }
@@ -238,19 +264,26 @@ void RouteBackward(Stream&, const RouteBackwardArgs& s) {
 
 template <typename T>
 void RouteStatistics(Stream&, const RouteStatisticsArgs& s) {
-  const int64_t size = s.E / s.form.prototypes;
+  const int64_t ranges = s.form.prototypes, size = s.E / ranges;
 #pragma omp parallel for schedule(static) if (s.N * s.E > kParallelFrom)
   for (int64_t n = 0; n < s.N; ++n) {
-    const bool counts = s.targets == nullptr || s.targets[n] >= 0;
+    s.rows[n] = s.rows[s.N + n] = 0;
+    if (s.targets != nullptr && s.targets[n] < 0) continue;
     const float* const x = static_cast<const float*>(s.logits) + n * s.E;
-    double entropy = 0;
-    for (int64_t p = 0; counts && p < s.form.prototypes; ++p) {
-      entropy +=
-          EntropyOf(x + p * size, size, s.form.sigmoid, ThreadFloats(size));
-    }
-    const double lse = counts ? LogSumExp(x, s.E) : 0;
-    s.rows[n] = entropy / static_cast<double>(s.form.prototypes);
+    const Exponentials all = ExponentialsOf(x, s.E);
+    const double log = all.Log(), lse = all.most + log;
     s.rows[s.N + n] = lse * lse;
+    for (int64_t p = 0; p < ranges; ++p) {
+      double entropy = 0;
+      if (s.form.sigmoid) {
+        entropy = EntropyOfSigmoids(x + p * size, size, ThreadFloats(size));
+      } else {
+        const Exponentials own =
+            ranges == 1 ? all : ExponentialsOf(x + p * size, size);
+        entropy = (ranges == 1 ? log : own.Log()) + own.below / own.sum;
+      }
+      s.rows[n] += entropy / static_cast<double>(ranges);
+    }
   }
 }
 
