@@ -42,6 +42,7 @@ struct Panel {
   float* c;
   int64_t ldc;
   bool accumulate;
+  bool first;  // of the products that are added to these elements of C
 };
 
 template <typename Core>
@@ -148,7 +149,8 @@ static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
                         .b = panels->b,
                         .c = sums.at + row * sums.ld + column,
                         .ldc = sums.ld,
-                        .accumulate = l > 0 || sums.started});
+                        .accumulate = l > 0 || sums.started,
+                        .first = l == 0});
       }
     }
   }

@@ -134,7 +134,8 @@ struct Vectors {
   template <typename T>
   static const Element* InPlace(const T* a, int64_t stride, int64_t k_stride,
                                 int64_t k) {
-    if constexpr (std::is_same_v<T, Element>) {
+    // Narrow panels of B read A so often that its copy pays.
+    if constexpr (std::is_same_v<T, Element> && kColumns >= 64) {
       const bool whole = stride % kStep == 0 && k % kStep == 0;
       return k_stride == 1 && whole ? a : nullptr;
     } else {
@@ -157,7 +158,7 @@ struct Vectors {
     // the next rows' if a sum starts with C or takes less time than a fetch.
     const bool next = tile.accumulate || tile.k < kShortSum;
     const int64_t first = next ? kRows : 0;
-    for (int64_t row = first; row < first + kRows; ++row) {
+    for (int64_t row = first; p.first && row < first + kRows; ++row) {
       for (int64_t column = 0; column < tile.n; column += kLineFloats) {
         __builtin_prefetch(tile.c + row * tile.ldc + column, 1);
       }
