@@ -594,6 +594,7 @@ std::vector<Case> ExpertCases() {
       {.N = 70, .E = 3, .k = 2, .in = 31, .out = 65, .loads = Loads::kOneHot},
       {.N = 50, .E = 8, .k = 4, .in = 8, .out = 24, .loads = Loads::kHalfIdle},
       {.N = 300, .E = 4, .k = 2, .in = 64, .out = 96},
+      {.N = 310, .E = 3, .k = 1, .in = 600, .out = 72, .loads = Loads::kOneHot},
       {.N = 50, .E = 6, .k = 2, .in = 9, .out = 7, .capacity = 5},
       {.N = 50,
        .E = 6,
