@@ -348,7 +348,7 @@ TEST_F(Commands, UpcyclingRefusesWhatItCannotDo) {
       {{"--experts", "2", "--set", "model.kind=gpt"},
        "--set model.kind=gpt: only"},
       {{"--experts", "2", "--set", "model.lairs=2"}, "did you mean 'layers'"},
-      {{"--experts", "2"},
+      {{"--experts", "2", "--set", "model.bias=false"},
        "has blocks/0/mlp/down/bias, but the model's experts"},
   };
   for (const auto& [words, message] : cases) {
