@@ -20,6 +20,7 @@
 #include "parallel/pipeline/zero_bubble.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "recipes/models/moe.h"
 #include "tests/recipes/run/some_blocks.h"
 #include "tests/testing/documents.h"
 
@@ -70,6 +71,22 @@ std::vector<float> As(const std::vector<char>& bytes) {
 
 RigOptions OfKind(const std::string& kind, RigOptions options) {
   if (kind == "gpt") return options;
+  if (kind == "moe") {
+    options.build = [](const Scope& scope, const GptConfig& gpt) {
+      MoeConfig c;
+      c.block = MoeConfig::Block::kGpt;
+      c.gpt = gpt;
+      c.layers = gpt.layers;
+      c.vocab = gpt.vocab;
+      c.max_seq = gpt.max_seq;
+      c.experts = 6;
+      c.expert_ffn = 20;
+      c.shared_experts = 1;
+      c.aux_loss = 0.1;
+      return BuildMoe(scope, c);
+    };
+    return options;
+  }
   DELINK_CHECK(kind == "llama") << kind;
   LlamaConfig& c = options.llama.emplace();
   c.qk_norm = true;

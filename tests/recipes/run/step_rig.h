@@ -84,8 +84,8 @@ struct StepNumbers {
 inline constexpr StepNumbers kNumbers[] = {
     {DType::kF32, false}, {DType::kBF16, false}, {DType::kBF16, true}};
 
-// The options with a model of that kind; a llama has everything that it may
-// have.
+// The options with a model of that kind, or of "moe": a gpt with experts. A
+// llama has everything that it may have.
 RigOptions OfKind(const std::string& kind, RigOptions options);
 
 class StepRig {
