@@ -85,12 +85,6 @@ struct Composed {
                        .db = s.db,
                        .accumulate = product.accumulate});
   }
-
-  template <typename T>
-  static void GroupedMatmul(Stream& stream, const GroupedMatmulArgs& s) {
-    ForEachProduct<T, float>(
-        s, [&](const MatmulArgs& product) { kMatmul(stream, product); });
-  }
 };
 
 }  // namespace delink

@@ -109,8 +109,39 @@ struct BalanceArgs {
   void* dshares;                   // [G, E] S
 };
 
-// Sorts pairs into rows. Tokens whose target is negative count in no load and
-// take no capacity, and their pairs are always kept.
+// Tokens of a micro-batch that are on several ranks compete for capacity in the
+// order of its rows, whatever ranks have them. numbers[n] = b * R + place, for
+// token first + n = b * T + t: the number of a rank's token in rows of R
+// tokens. The place is places[t], or t.
+struct NumberTokensArgs {
+  int64_t N, T, R, first;
+  const int32_t* places = nullptr;  // [T], may be null
+  int32_t* numbers;                 // [N]
+};
+// Tokens of all ranks, in any order, to that order: number i of what is written
+// is the token whose number is i. Null is neither read nor written.
+struct OrderTokensArgs {
+  int64_t N, k;
+  const int32_t* numbers;            // [N]
+  const int32_t* ids;                // [N, k]
+  const void* gates = nullptr;       // [N, k] S, may be null
+  const int32_t* targets = nullptr;  // [N], may be null
+  int32_t* to_ids;                   // [N, k]
+  void* to_gates = nullptr;          // [N, k] S, may be null
+  int32_t* to_targets = nullptr;     // [N], may be null
+};
+// kept[n, j] = ids[n, j], or -1 if pair j of token numbers[n] has no row.
+struct KeptIdsArgs {
+  int64_t N, k;
+  const int32_t* numbers;  // [N]
+  const int32_t* rows;     // [all tokens, k] of AssignRowsArgs
+  const int32_t* ids;      // [N, k]
+  int32_t* kept;           // [N, k]
+};
+
+// Sorts pairs into rows. A pair whose id is -1 has none. Tokens whose target is
+// negative count in no load and take no capacity, and their pairs are always
+// kept.
 struct AssignRowsArgs {
   int64_t N, E, k;
   const int32_t* ids;                // [N, k]

@@ -76,6 +76,9 @@ class Stream;
   KERNEL(record_loads, RecordLoads)                              \
   KERNEL(count_pairs, CountPairs)                                \
   KERNEL(balance, Balance)                                       \
+  KERNEL(number_tokens, NumberTokens)                            \
+  KERNEL(order_tokens, OrderTokens)                              \
+  KERNEL(kept_ids, KeptIds)                                      \
   KERNEL(assign_rows, AssignRows)                                \
   KERNEL(gather_rows, GatherRows)                                \
   KERNEL(combine_rows, CombineRows)                              \

@@ -305,6 +305,22 @@ Work Count(const BalanceArgs& a, DType dtype) {
           .written = Bytes(dtype).S(a.G * a.E)};
 }
 
+Work Count(const NumberTokensArgs& a, DType) {
+  return {.read = Tokens(a.places != nullptr ? a.T : 0),
+          .written = Tokens(a.N)};
+}
+
+Work Count(const OrderTokensArgs& a, DType dtype) {
+  const int64_t gates = a.gates != nullptr ? a.N * a.k : 0;
+  const int64_t ints = a.N * a.k + (a.targets != nullptr ? a.N : 0);
+  return {.read = Tokens(a.N + ints) + Bytes(dtype).S(gates),
+          .written = Tokens(ints) + Bytes(dtype).S(gates)};
+}
+
+Work Count(const KeptIdsArgs& a, DType) {
+  return {.read = Tokens(a.N + 2 * a.N * a.k), .written = Tokens(a.N * a.k)};
+}
+
 Work Count(const AssignRowsArgs& a, DType) {
   return {.read = Tokens(a.N * a.k), .written = Tokens(2 * a.N * a.k)};
 }

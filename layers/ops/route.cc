@@ -1,8 +1,9 @@
 #include "layers/ops/route.h"
 
-#include <cmath>
 #include <utility>
+#include <vector>
 
+#include "layers/ops/assign_rows.h"
 #include "layers/ops/kernels_of.h"
 
 namespace delink::ops {
@@ -67,29 +68,6 @@ void RouterWeightGrad(Backward& back, RouterSizes s, Var x, Var y, Param& w) {
                               .c_is_gradient = true});
 }
 
-// Arguments of a routed visit that closures keep.
-struct Routed {
-  RouteConfig c;
-  int64_t N, E;
-  const Param* loads;  // null: those of the tokens themselves
-  Var logits, ids, gates;
-  double* sums;  // [E + kRouteSums], or null
-
-  double* Sum(RouteSum which) const {
-    return sums + E + static_cast<int64_t>(which);
-  }
-};
-
-// The first of this rank's N tokens among those of groups().tensor.
-int64_t FirstToken(const Tape& tape, int64_t N) {
-  return tape.groups().sequence ? tape.groups().tensor->rank() * N : 0;
-}
-
-const int32_t* TargetsOf(const Tape& tape, int64_t N) {
-  const int32_t* const targets = tape.inputs().targets;
-  return targets != nullptr ? targets + FirstToken(tape, N) : nullptr;
-}
-
 // Computes the gradient of shares for the auxiliary loss: that of all tokens of
 // a sequence or of the micro-batch, which may be on several ranks, or by loads.
 void Balance(Backward& back, const Routed& r, RouteBackwardArgs& args) {
@@ -120,10 +98,7 @@ void Balance(Backward& back, const Routed& r, RouteBackwardArgs& args) {
                                       .ids = args.ids,
                                       .targets = args.targets,
                                       .counts = numbers});
-  VisitGroup* const tensor =
-      tape.groups().sequence ? tape.groups().tensor : nullptr;
-  for (VisitGroup* const group : {tensor, tape.groups().context}) {
-    if (group == nullptr) continue;
+  for (VisitGroup* const group : RanksOfTokens(tape)) {
     group->AllReduce(numbers, counts.elements(), DType::kF64,
                      VisitGroup::Reduction::kSum);
   }
@@ -173,52 +148,6 @@ void CheckFits(const RouteConfig& c, int64_t E, const Param* bias) {
   DELINK_CHECK_EQ(range % form.groups, 0);
   DELINK_CHECK_LE(c.top_k / form.prototypes, open) << "of " << E << " experts";
   if (bias != nullptr) DELINK_CHECK_EQ(bias->shape(), (Shape{E}));
-}
-
-int64_t CapacityOf(const Tape& tape, const RouteConfig& c, int64_t N,
-                   int64_t E) {
-  if (c.capacity == 0 || !tape.inputs().training) return 0;
-  DELINK_CHECK(!tape.groups().sequence && tape.groups().context == nullptr)
-      << "a rank has only some of the tokens that compete for capacity";
-  const double even = static_cast<double>(N * c.top_k) / static_cast<double>(E);
-  return static_cast<int64_t>(std::ceil(c.capacity * even));
-}
-
-void AssignRows(const Routed& r, const Routing& to) {
-  Tape& tape = r.logits.tape();
-  const Kernels& kernels = KernelsOf(tape, r.logits.dtype());
-  const int64_t capacity = CapacityOf(tape, r.c, r.N, r.E);
-  const Tensor loads = tape.Scratch({r.E}, DType::kI32);
-  kernels.assign_rows(tape.stream(),
-                      {.N = r.N,
-                       .E = r.E,
-                       .k = r.c.top_k,
-                       .ids = IdsOf(r.ids),
-                       .targets = TargetsOf(tape, r.N),
-                       .capacity = capacity,
-                       .gates = r.c.drop_by_position ? nullptr : r.gates.data(),
-                       .offsets = ToInts(to.offsets),
-                       .rows = ToInts(to.rows),
-                       .pairs = ToInts(to.pairs),
-                       .loads = static_cast<int32_t*>(loads.data())});
-  const Tensor rows = tape.Scratch({2, r.N}, DType::kF64);
-  if (r.sums == nullptr || tape.inputs().again) return;
-  kernels.record_loads(tape.stream(),
-                       {.E = r.E,
-                        .capacity = capacity,
-                        .loads = static_cast<const int32_t*>(loads.data()),
-                        .sums = r.sums});
-  kernels.route_statistics(tape.stream(),
-                           {.N = r.N,
-                            .E = r.E,
-                            .form = r.c.form,
-                            .logits = r.logits.data(),
-                            .targets = TargetsOf(tape, r.N),
-                            .rows = static_cast<double*>(rows.data())});
-  kernels.sum_rows(tape.stream(), {.R = 2,
-                                   .N = r.N,
-                                   .rows = static_cast<double*>(rows.data()),
-                                   .sums = r.Sum(RouteSum::kEntropy)});
 }
 
 }  // namespace

@@ -100,15 +100,6 @@ std::optional<ModelConfig::Objection> MoeConfig::ObjectionTo(
                      "tokens; use sequence = true, with which each has its own "
                      "tokens"};
   }
-  if (capacity > 0 && (parallel.tensor > 1 || parallel.context > 1)) {
-    const bool tensor = parallel.tensor > 1;
-    return Objection{
-        tensor ? "parallel.tensor" : "parallel.context",
-        absl::StrFormat("tokens of %d ranks would compete for model.capacity, "
-                        "which is not possible yet; use %s 1 or capacity 0",
-                        tensor ? parallel.tensor : parallel.context,
-                        tensor ? "tensor" : "context")};
-  }
   return Dense().ObjectionTo(parallel);
 }
 

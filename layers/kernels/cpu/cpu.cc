@@ -40,7 +40,6 @@ Kernels Best() {
     kernels.matmul_gelu = Made<T>::MatmulGelu;
     kernels.matmul_gelu_backward = Made<T>::MatmulGeluBackward;
     kernels.matmul_bias_grad = Made<T>::MatmulBiasGrad;
-    kernels.grouped_matmul = Made<T>::template GroupedMatmul<T>;
     return kernels;
   }
   return {};  // unreachable: the last target always runs

@@ -125,6 +125,8 @@ void SortPairs(const AssignRowsArgs& s) {
   std::fill_n(s.loads, s.E, 0);
   std::fill_n(s.offsets, s.E + 1, 0);
   for (int64_t pair = 0; pair < pairs; ++pair) {
+    s.rows[pair] = -1;
+    if (s.ids[pair] < 0) continue;
     s.offsets[s.ids[pair] + 1] += 1;
     s.loads[s.ids[pair]] += Counts(s, pair) ? 1 : 0;
     s.rows[pair] = 0;
@@ -132,6 +134,7 @@ void SortPairs(const AssignRowsArgs& s) {
   std::partial_sum(s.offsets, s.offsets + s.E + 1, s.offsets);
   // offsets[e] becomes where e's pairs end.
   for (int64_t pair = 0; pair < pairs; ++pair) {
+    if (s.ids[pair] < 0) continue;
     s.pairs[s.offsets[s.ids[pair]]++] = static_cast<int32_t>(pair);
   }
   int32_t row = 0;

@@ -70,6 +70,27 @@ void Balance(Stream& stream, const BalanceArgs& s) {
 }
 
 template <typename T>
+void NumberTokens(Stream& stream, const NumberTokensArgs& s) {
+  if (s.N == 0) return;
+  Launch(NumberTokensKernel, dim3(Blocks(s.N, kAssignThreads)),
+         dim3(kAssignThreads), 0, stream, s);
+}
+
+template <typename T>
+void OrderTokens(Stream& stream, const OrderTokensArgs& s) {
+  if (s.N * s.k == 0) return;
+  Launch(OrderTokensKernel, dim3(Blocks(s.N * s.k, kAssignThreads)),
+         dim3(kAssignThreads), 0, stream, s);
+}
+
+template <typename T>
+void KeptIds(Stream& stream, const KeptIdsArgs& s) {
+  if (s.N * s.k == 0) return;
+  Launch(KeptIdsKernel, dim3(Blocks(s.N * s.k, kAssignThreads)),
+         dim3(kAssignThreads), 0, stream, s);
+}
+
+template <typename T>
 void AssignRows(Stream& stream, const AssignRowsArgs& s) {
   if (s.E == 0) return;
   const dim3 experts(static_cast<unsigned>(s.E));
@@ -155,6 +176,9 @@ void ExpertActBackward(Stream& stream, const ExpertActBackwardArgs& s) {
   template void RecordLoads<T>(Stream&, const RecordLoadsArgs&);           \
   template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
   template void Balance<T>(Stream&, const BalanceArgs&);                   \
+  template void NumberTokens<T>(Stream&, const NumberTokensArgs&);         \
+  template void OrderTokens<T>(Stream&, const OrderTokensArgs&);           \
+  template void KeptIds<T>(Stream&, const KeptIdsArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \

@@ -305,6 +305,36 @@ class KeptPairs {
   bool drops_ = false;
 };
 
+__global__ void __launch_bounds__(kAssignThreads)
+    NumberTokensKernel(NumberTokensArgs s) {
+  const int64_t n = int64_t{blockIdx.x} * kAssignThreads + threadIdx.x;
+  if (n >= s.N) return;
+  const int64_t t = (s.first + n) % s.T;
+  const int64_t place = s.places != nullptr ? s.places[t] : t;
+  s.numbers[n] = static_cast<int32_t>((s.first + n) / s.T * s.R + place);
+}
+
+// A thread has a pair.
+__global__ void __launch_bounds__(kAssignThreads)
+    OrderTokensKernel(OrderTokensArgs s) {
+  const int64_t pair = int64_t{blockIdx.x} * kAssignThreads + threadIdx.x;
+  if (pair >= s.N * s.k) return;
+  const int64_t n = pair / s.k, j = pair % s.k, to = s.numbers[n];
+  s.to_ids[to * s.k + j] = s.ids[pair];
+  if (s.gates != nullptr) {
+    static_cast<float*>(s.to_gates)[to * s.k + j] =
+        static_cast<const float*>(s.gates)[pair];
+  }
+  if (s.targets != nullptr && j == 0) s.to_targets[to] = s.targets[n];
+}
+
+__global__ void __launch_bounds__(kAssignThreads) KeptIdsKernel(KeptIdsArgs s) {
+  const int64_t pair = int64_t{blockIdx.x} * kAssignThreads + threadIdx.x;
+  if (pair >= s.N * s.k) return;
+  const int64_t all = s.numbers[pair / s.k] * s.k + pair % s.k;
+  s.kept[pair] = s.rows[all] < 0 ? -1 : s.ids[pair];
+}
+
 // A block has an expert.
 __global__ void __launch_bounds__(kAssignThreads)
     CountRowsKernel(AssignRowsArgs s) {
@@ -354,6 +384,10 @@ __global__ void __launch_bounds__(kAssignThreads)
       s.rows[pair] = static_cast<int32_t>(row + rows.mine);
       s.pairs[row + rows.mine] = static_cast<int32_t>(pair);
     } else if (here) {
+      s.rows[pair] = -1;
+    }
+    // A pair of no expert.
+    if (blockIdx.x == 0 && pair < s.N * s.k && s.ids[pair] < 0) {
       s.rows[pair] = -1;
     }
     numbered += at.all;

@@ -266,8 +266,39 @@ void Balance(Stream&, const BalanceArgs& s) {
 }
 
 template <typename T>
+void NumberTokens(Stream&, const NumberTokensArgs& s) {
+  for (int64_t n = 0; n < s.N; ++n) {
+    const int64_t t = (s.first + n) % s.T;
+    const int64_t place = s.places != nullptr ? s.places[t] : t;
+    s.numbers[n] = static_cast<int32_t>((s.first + n) / s.T * s.R + place);
+  }
+}
+
+template <typename T>
+void OrderTokens(Stream&, const OrderTokensArgs& s) {
+  for (int64_t n = 0; n < s.N; ++n) {
+    const int64_t to = s.numbers[n];
+    std::copy_n(s.ids + n * s.k, s.k, s.to_ids + to * s.k);
+    if (s.gates != nullptr) {
+      std::copy_n(static_cast<const Wide<T>*>(s.gates) + n * s.k, s.k,
+                  static_cast<Wide<T>*>(s.to_gates) + to * s.k);
+    }
+    if (s.targets != nullptr) s.to_targets[to] = s.targets[n];
+  }
+}
+
+template <typename T>
+void KeptIds(Stream&, const KeptIdsArgs& s) {
+  for (int64_t pair = 0; pair < s.N * s.k; ++pair) {
+    const int64_t all = s.numbers[pair / s.k] * s.k + pair % s.k;
+    s.kept[pair] = s.rows[all] < 0 ? -1 : s.ids[pair];
+  }
+}
+
+template <typename T>
 void AssignRows(Stream&, const AssignRowsArgs& s) {
   const auto* const gates = static_cast<const Wide<T>*>(s.gates);
+  std::fill_n(s.rows, s.N * s.k, -1);
   int32_t row = 0;
   for (int64_t e = 0; e < s.E; ++e) {
     std::vector<int64_t> all, counted;  // pairs of the expert
@@ -440,6 +471,9 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
   template void RecordLoads<T>(Stream&, const RecordLoadsArgs&);           \
   template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
   template void Balance<T>(Stream&, const BalanceArgs&);                   \
+  template void NumberTokens<T>(Stream&, const NumberTokensArgs&);         \
+  template void OrderTokens<T>(Stream&, const OrderTokensArgs&);           \
+  template void KeptIds<T>(Stream&, const KeptIdsArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \

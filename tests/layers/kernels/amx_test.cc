@@ -25,6 +25,8 @@
 namespace delink::cpu::emulated_tiles {
 template <typename T>
 void Matmul(Stream&, const MatmulArgs&);
+template <typename T>
+void GroupedMatmul(Stream&, const GroupedMatmulArgs&);
 }  // namespace delink::cpu::emulated_tiles
 
 namespace delink::testing::amx_test {
@@ -34,7 +36,10 @@ using Values = std::vector<BFloat16>;
 
 class AmxTest : public ::testing::Test {
  protected:
-  AmxTest() { emulated_.matmul = cpu::emulated_tiles::Matmul<BFloat16>; }
+  AmxTest() {
+    emulated_.matmul = cpu::emulated_tiles::Matmul<BFloat16>;
+    emulated_.grouped_matmul = cpu::emulated_tiles::GroupedMatmul<BFloat16>;
+  }
 
   std::unique_ptr<Device> device_ = NewCpuDevice();
   std::unique_ptr<Stream> stream_ = device_->NewStream();
@@ -42,9 +47,11 @@ class AmxTest : public ::testing::Test {
 };
 
 TEST_F(AmxTest, AgreesWithTheReference) {
-  for (const Case& c : MatmulCases()) {
-    SCOPED_TRACE(c.name);
-    ExpectAgrees(c.bf16(emulated_, *stream_), Expected(c, true, *stream_));
+  for (const auto& cases : {MatmulCases(), ExpertCases()}) {
+    for (const Case& c : cases) {
+      SCOPED_TRACE(c.name);
+      ExpectAgrees(c.bf16(emulated_, *stream_), Expected(c, true, *stream_));
+    }
   }
 }
 

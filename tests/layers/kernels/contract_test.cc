@@ -129,6 +129,32 @@ TYPED_TEST(Contract, RowsOfAProductDoNotDependOnTheirNumber) {
   }
 }
 
+// The same of an expert's rows, whatever other experts have.
+TYPED_TEST(Contract, RowsOfAGroupedProductDoNotDependOnTheirNumber) {
+  using Values = std::vector<TypeParam>;
+  const int64_t rows = 301, in = 700, out = 48;
+  Values x = Normals<TypeParam>("x", rows * in);
+  Values w = Normals<TypeParam>("w", 3 * out * in);
+  Values whole(rows * out), parts(rows * out);
+  const auto multiply = [&](int64_t first, std::vector<int32_t> offsets,
+                            Values& y) {
+    this->kernels_.grouped_matmul(this->stream_, {.E = 3,
+                                                  .cap = rows,
+                                                  .in = in,
+                                                  .out = out,
+                                                  .form = GroupedForm::kForward,
+                                                  .offsets = offsets.data(),
+                                                  .x = x.data() + first * in,
+                                                  .y = y.data() + first * out,
+                                                  .w = w.data()});
+  };
+  multiply(0, {0, 0, 298, rows}, whole);
+  multiply(0, {0, 0, 1, 1}, parts);
+  multiply(1, {0, 0, 2, 2}, parts);
+  multiply(3, {0, 0, 295, 298}, parts);
+  EXPECT_EQ(whole, parts);
+}
+
 // What a model multiplies: forward, and both gradients of it.
 TYPED_TEST(Contract, ProductsDoNotDependOnTheNumberOfThreads) {
   using Values = std::vector<TypeParam>;

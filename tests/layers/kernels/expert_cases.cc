@@ -334,6 +334,82 @@ Case RowsCase(const Rows& p) {
       });
 }
 
+// Pairs that ranks have in turn, of rows of 2 T tokens whose places are mixed.
+Case TokensOfRanksCase(int64_t B, int64_t T, int64_t k, bool masked) {
+  return MakeCase(
+      absl::StrFormat("tokens of ranks B%d T%d k%d masked%d", B, T, k, masked),
+      [=]<typename U>(const Kernels& kernels, Stream& stream) -> Outputs {
+        using S = Wide<U>;
+        const int64_t N = B * T, all = 2 * N;
+        const auto ids = Copied(Integers("ids", all * k, 9));
+        const auto targets = Targets(all);
+        const auto gates = Gates<U>(all * k);
+        Guarded<int32_t> places(2 * T), numbers(all), to_ids(all * k),
+            to_targets(all), rows(all * k), kept(all * k);
+        Guarded<S> to_gates(all * k);
+        // Of the first rank the places that are even, of the other those that
+        // are odd.
+        for (int64_t t = 0; t < 2 * T; ++t) {
+          places[t] = static_cast<int32_t>(t < T ? 2 * t : 2 * (t - T) + 1);
+        }
+        for (int64_t rank = 0; rank < 2; ++rank) {
+          // Each has its tokens in two pieces.
+          const int64_t half = N / 2;
+          for (const auto& [first, count] :
+               {std::pair{int64_t{0}, half}, std::pair{half, N - half}}) {
+            kernels.number_tokens(
+                stream, {.N = count,
+                         .T = T,
+                         .R = 2 * T,
+                         .first = first,
+                         .places = places.data() + rank * T,
+                         .numbers = numbers.data() + rank * N + first});
+          }
+        }
+        kernels.order_tokens(
+            stream, {.N = all,
+                     .k = k,
+                     .numbers = numbers.data(),
+                     .ids = ids.data(),
+                     .gates = gates.data(),
+                     .targets = masked ? targets.data() : nullptr,
+                     .to_ids = to_ids.data(),
+                     .to_gates = to_gates.data(),
+                     .to_targets = masked ? to_targets.data() : nullptr});
+        for (int64_t pair = 0; pair < all * k; ++pair) {
+          rows[pair] = to_ids[pair] % 3 == 0 ? -1 : 1;
+        }
+        kernels.kept_ids(stream, {.N = all,
+                                  .k = k,
+                                  .numbers = numbers.data(),
+                                  .rows = rows.data(),
+                                  .ids = ids.data(),
+                                  .kept = kept.data()});
+        // What is dropped has no row.
+        Guarded<int32_t> offsets(10), of_kept(all * k), pairs(all * k),
+            loads(9);
+        kernels.assign_rows(stream, {.N = all,
+                                     .E = 9,
+                                     .k = k,
+                                     .ids = kept.data(),
+                                     .offsets = offsets.data(),
+                                     .rows = of_kept.data(),
+                                     .pairs = pairs.data(),
+                                     .loads = loads.data()});
+        Outputs outputs;
+        outputs.push_back(Result("numbers", numbers, 0));
+        outputs.push_back(Result("ids", to_ids, 0));
+        outputs.push_back(Result("gates", to_gates, 0));
+        if (masked) outputs.push_back(Result("targets", to_targets, 0));
+        outputs.push_back(Result("kept", kept, 0));
+        outputs.push_back(Result("offsets", offsets, 0));
+        outputs.push_back(Result("rows", of_kept, 0));
+        outputs.push_back(FirstOf("pairs", pairs, offsets[9], 0));
+        outputs.push_back(Result("loads", loads, 0));
+        return outputs;
+      });
+}
+
 Case GroupedCase(const Rows& p) {
   return MakeCase(
       NameOf("grouped", p),
@@ -518,6 +594,7 @@ std::vector<Case> ExpertCases() {
       {.N = 70, .E = 3, .k = 2, .in = 31, .out = 65, .loads = Loads::kOneHot},
       {.N = 50, .E = 8, .k = 4, .in = 8, .out = 24, .loads = Loads::kHalfIdle},
       {.N = 300, .E = 4, .k = 2, .in = 64, .out = 96},
+      {.N = 310, .E = 3, .k = 1, .in = 600, .out = 72, .loads = Loads::kOneHot},
       {.N = 50, .E = 6, .k = 2, .in = 9, .out = 7, .capacity = 5},
       {.N = 50,
        .E = 6,
@@ -559,6 +636,9 @@ std::vector<Case> ExpertCases() {
     cases.push_back(ActivationCase(p, ExpertActivation::kGeluTanh, true));
     cases.push_back(ActivationCase(p, ExpertActivation::kGeluErf, false));
   }
+  cases.push_back(TokensOfRanksCase(3, 5, 2, true));
+  cases.push_back(TokensOfRanksCase(1, 1, 1, false));
+  cases.push_back(TokensOfRanksCase(2, 300, 1, false));
   cases.push_back(ActivationCase(rows[1], ExpertActivation::kSwiGlu, true));
   return cases;
 }

@@ -124,8 +124,6 @@ TEST(MoeConfig, Mistakes) {
        "parallel.expert: ranks cannot have some of the experts yet"},
       {{"stage.0.parallel.tensor=2", "stage.0.parallel.sequence=false"},
        "parallel.sequence: all tensor ranks would compute the experts"},
-      {{"stage.0.parallel.context=2", "model.capacity=1"},
-       "parallel.context: tokens of 2 ranks would compete for model.capacity"},
   };
   for (const auto& [sets, message] : kMistakes) {
     const absl::StatusOr<Recipe> recipe = Parse(kRecipe, sets);

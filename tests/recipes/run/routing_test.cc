@@ -10,6 +10,7 @@
 #include <numeric>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -242,6 +243,47 @@ TEST(Routing, TheAuxiliaryLossDoesNotHangOnMicroBatches) {
           EXPECT_NEAR(rows[i]["routing"]["aux_loss"][layer], loss, 1e-4 * loss);
         }
       }
+    }
+  }
+}
+
+// Tokens compete for capacity across tensor and context ranks.
+TEST(Routing, CapacityIsOfAMicroBatchOnAnyRanks) {
+  const TinyRuns runs("tiny_m6");
+  for (const char* const drop : {"probability", "position"}) {
+    const std::vector<std::string> sets = {
+        "model.capacity=0.75", absl::StrCat("model.router.drop=", drop)};
+    const std::string one = absl::StrCat("one_", drop);
+    runs.Go({.sets = sets, .out = one, .until_step = kSwitch + 2});
+    const std::vector<Json> rows = Routing(runs, one);
+    for (const char* const layout :
+         {"tensor=2", "context=2", "tensor=2, context=2"}) {
+      SCOPED_TRACE(absl::StrCat(drop, " ", layout));
+      std::vector<std::string> changed = sets;
+      for (const char* const stage : {"0", "1"}) {
+        changed.push_back(
+            absl::StrCat("stage.", stage, ".parallel={", layout, "}"));
+      }
+      const int ranks = std::string_view(layout).size() > 9 ? 4 : 2;
+      runs.Go({.ranks = ranks,
+               .sets = changed,
+               .out = "ranks",
+               .until_step = kSwitch + 2,
+               .overwrite = true});
+      const std::vector<Json> others = Routing(runs, "ranks");
+      ASSERT_EQ(others.size(), rows.size());
+      // The first step's weights are the same, so its choices are.
+      EXPECT_EQ(others[0]["routing"]["choices"], rows[0]["routing"]["choices"]);
+      EXPECT_EQ(others[0]["routing"]["dropped"], rows[0]["routing"]["dropped"]);
+      const std::vector<Step> steps = runs.Steps("ranks");
+      const std::vector<Step> expected = runs.Steps(one);
+      ASSERT_EQ(steps.size(), expected.size());
+      for (size_t i = 0; i < steps.size(); ++i) {
+        EXPECT_NEAR(steps[i].loss, expected[i].loss, 1e-3 * expected[i].loss)
+            << steps[i].step;
+      }
+      EXPECT_NEAR(steps[0].grad_norm, expected[0].grad_norm,
+                  1e-5 * expected[0].grad_norm);
     }
   }
 }

@@ -83,6 +83,10 @@ struct AmxTiles {
     }
   }
 
+  static const uint16_t* InPlace(const BFloat16*, int64_t, int64_t, int64_t) {
+    return nullptr;
+  }
+
   static void Multiply(const Panel<uint16_t>& p) {
     alignas(64) float beside[kRows * kColumns];
     const bool whole = p.rows == kRows && p.columns == kColumns;
@@ -150,6 +154,12 @@ void Matmul(Stream&, const MatmulArgs& s) {
   Product<AmxTiles, T>(s);
 }
 
+template <typename T>
+void GroupedMatmul(Stream&, const GroupedMatmulArgs& s) {
+  GroupedProduct<AmxTiles, T>(s);
+}
+
 template void Matmul<BFloat16>(Stream&, const MatmulArgs&);
+template void GroupedMatmul<BFloat16>(Stream&, const GroupedMatmulArgs&);
 
 }  // namespace delink::cpu::DELINK_SIMD

@@ -6,6 +6,8 @@
 //   kBlockRows                      a multiple of kRows
 //   kStep, kSlice                   k is copied in whole steps, slices are too
 //   Pack<is A>                      (from, stride, k_stride, count, k, to)
+//   InPlace                         (a, stride, k_stride, k): where A can be
+//                                   read without a copy, or null
 //   Multiply(Panel)
 //   Scope                           lives while a block is multiplied
 // An element of C is one chain of sums in the order of k; its links are steps
@@ -15,6 +17,7 @@
 #pragma once
 
 #include "layers/kernels/arguments.h"
+#include "layers/kernels/compose.h"
 #include "layers/kernels/cpu/simd/rows.h"
 #include "layers/kernels/cpu/threads.h"
 
@@ -34,10 +37,12 @@ template <typename Element>
 struct Panel {
   int64_t rows, columns, k;
   const Element* a;
+  int64_t lda;  // of an A that is read in place; 0: it was copied
   const Element* b;
   float* c;
   int64_t ldc;
   bool accumulate;
+  bool first;  // of the products that are added to these elements of C
 };
 
 template <typename Core>
@@ -73,7 +78,40 @@ static void Start(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
   }
 }
 
-// The block of C at row i and column j, of `rows` and `columns`.
+// Memory that is fetched into the cache some lines at a time: `runs` runs of
+// `bytes`, `stride` bytes apart.
+struct Ahead {
+  static constexpr int64_t kLine = 64;
+  const char* at;
+  int64_t runs, bytes, stride, offset = 0;
+
+  int64_t Lines() const { return runs * Parts(bytes, kLine); }
+  void Fetch(int64_t lines) {
+    for (; lines > 0 && runs > 0; --lines) {
+      __builtin_prefetch(at + offset, 0, 2);
+      offset += kLine;
+      if (offset < bytes) continue;
+      offset = 0;
+      at += stride;
+      --runs;
+    }
+  }
+};
+
+// The part of B at row l and column j.
+template <typename T>
+static Ahead PartOfB(const MatmulArgs& s, int64_t l, int64_t j, int64_t k,
+                     int64_t columns) {
+  constexpr int64_t kSize = sizeof(T);
+  const int64_t first = s.transpose_b ? j * s.ldb + l : l * s.ldb + j;
+  return {.at = static_cast<const char*>(s.b) + first * kSize,
+          .runs = s.transpose_b ? columns : k,
+          .bytes = (s.transpose_b ? k : columns) * kSize,
+          .stride = s.ldb * kSize};
+}
+
+// The block of C at row i and column j, of `rows` and `columns`. While a panel
+// is multiplied, the next one of B is fetched.
 template <typename Core, typename T>
 static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
                         int64_t columns, Sums sums, Panels<Core>* panels) {
@@ -83,23 +121,36 @@ static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
   const int64_t b_k = s.transpose_b ? 1 : s.ldb;
   const T* a = static_cast<const T*>(s.a) + i * a_row;
   const T* b = static_cast<const T*>(s.b) + j * b_column;
+  const typename Core::Element* const there = Core::InPlace(a, a_row, a_k, s.k);
   for (int64_t l = 0; l < s.k; l += Core::kSlice) {
     const int64_t k = Smaller(Core::kSlice, s.k - l);
     const int64_t copied = Parts(k, Core::kStep) * Core::kStep;
-    Core::template Pack<true>(a + l * a_k, a_row, a_k, rows, k, panels->a);
+    if (there == nullptr) {
+      Core::template Pack<true>(a + l * a_k, a_row, a_k, rows, k, panels->a);
+    }
     for (int64_t column = 0; column < columns; column += Core::kColumns) {
       const int64_t width = Smaller(Core::kColumns, columns - column);
       Core::template Pack<false>(b + column * b_column + l * b_k, b_column, b_k,
                                  width, k, panels->b);
+      const int64_t next = column + width < columns ? column + width : 0;
+      const int64_t next_l = next > 0 ? l : Smaller(l + k, s.k);
+      Ahead ahead =
+          PartOfB<T>(s, next_l, j + next, Smaller(Core::kSlice, s.k - next_l),
+                     Smaller(Core::kColumns, columns - next));
+      const int64_t lines = Parts(ahead.Lines(), Parts(rows, Core::kRows));
       for (int64_t row = 0; row < rows; row += Core::kRows) {
+        ahead.Fetch(lines);
         Core::Multiply({.rows = Smaller(Core::kRows, rows - row),
                         .columns = width,
                         .k = copied,
-                        .a = panels->a + row * copied,
+                        .a = there != nullptr ? there + row * a_row + l
+                                              : panels->a + row * copied,
+                        .lda = there != nullptr ? a_row : 0,
                         .b = panels->b,
                         .c = sums.at + row * sums.ld + column,
                         .ldc = sums.ld,
-                        .accumulate = l > 0 || sums.started});
+                        .accumulate = l > 0 || sums.started,
+                        .first = l == 0});
       }
     }
   }
@@ -130,31 +181,55 @@ static void Block(const MatmulArgs& s, int64_t i, int64_t j, int64_t columns,
   }
 }
 
+// The blocks of one of `products` alike, shared by the threads of a team, which
+// do not wait for each other at the end.
 template <typename Core, typename T, typename C>
-static void Blocks(const MatmulArgs& s) {
+static void Blocks(const MatmulArgs& s, int64_t products,
+                   Panels<Core>* panels) {
   const int64_t down = Parts(s.m, Core::kBlockRows);
   int64_t columns = kIsF32<C> ? kMostColumns : kFewestColumns;
   while (columns > kFewestColumns &&
-         down * Parts(s.n, columns) < 4 * MaxThreads()) {
+         products * down * Parts(s.n, columns) < 4 * MaxThreads()) {
     columns /= 2;
   }
   const int64_t blocks = down * Parts(s.n, columns);
-#pragma omp parallel for schedule( \
-    dynamic, 1) if (blocks > 1 && s.m * s.n * s.k > kParallelProducts)
+#pragma omp for schedule(dynamic, 1) nowait
   for (int64_t block = 0; block < blocks; ++block) {
-    Panels<Core> panels;
     const int64_t i = block % down * Core::kBlockRows;
     const int64_t j = block / down * columns;
-    Block<Core, T, C>(s, i, j, Smaller(columns, s.n - j), &panels);
+    Block<Core, T, C>(s, i, j, Smaller(columns, s.n - j), panels);
+  }
+}
+
+template <typename Core, typename T>
+static void Blocks(const MatmulArgs& s, int64_t products,
+                   Panels<Core>* panels) {
+  if (s.c_is_gradient) {
+    Blocks<Core, T, float>(s, products, panels);
+  } else {
+    Blocks<Core, T, T>(s, products, panels);
   }
 }
 
 template <typename Core, typename T>
 static void Product(const MatmulArgs& s) {
-  if (s.c_is_gradient) {
-    Blocks<Core, T, float>(s);
-  } else {
-    Blocks<Core, T, T>(s);
+  const bool several = s.m > Core::kBlockRows || s.n > kFewestColumns;
+#pragma omp parallel if (several && s.m * s.n * s.k > kParallelProducts)
+  {
+    Panels<Core> panels;
+    Blocks<Core, T>(s, 1, &panels);
+  }
+}
+
+template <typename Core, typename T>
+static void GroupedProduct(const GroupedMatmulArgs& s) {
+  const int64_t rows = s.offsets[s.E];
+#pragma omp parallel if (rows * s.in * s.out > kParallelProducts)
+  {
+    Panels<Core> panels;
+    ForEachProduct<T, float>(s, [&](const MatmulArgs& product) {
+      Blocks<Core, T>(product, s.E, &panels);
+    });
   }
 }
 

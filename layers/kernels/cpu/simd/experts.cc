@@ -7,265 +7,9 @@
 namespace delink::cpu::DELINK_SIMD {
 namespace {
 
-constexpr float kLowest = -__builtin_inff();
 constexpr int64_t kColumnBlock = 64;
 
-bool AllFinite(const float* x, int64_t count) {
-  int32_t others = 0;
-  for (int64_t i = 0; i < count; ++i) others |= x[i] - x[i] == 0 ? 0 : 1;
-  return others == 0;
-}
-
-// Scores of a range of logits, and their sum: of a softmax 1.
-float ScoresOf(const float* logits, int64_t count, bool sigmoid,
-               float* scores) {
-  float most = kLowest;
-  for (int64_t e = 0; e < count; ++e) {
-    most = logits[e] > most ? logits[e] : most;
-  }
-  Vec sums{};
-  for (int64_t e = 0; e < count; e += kWidth) {
-    const int64_t rest = count - e;
-    const bool all = rest >= kWidth;
-    const Vec x = all ? Load(logits + e) : LoadPartial(logits + e, rest);
-    Vec score = sigmoid ? Sigmoid(x) : Exp(x - most);
-    if (!all) {
-      for (int64_t lane = rest; lane < kWidth; ++lane) score[lane] = 0;
-      StorePartial(scores + e, score, rest);
-    } else {
-      Store(scores + e, score);
-    }
-    sums += score;
-  }
-  const float sum = ReduceAdd(sums);
-  if (sigmoid) return sum;
-  for (int64_t e = 0; e < count; ++e) scores[e] /= sum;
-  return 1;
-}
-
-// Keeps the largest keys, the largest first, of equal ones the first that is
-// added.
-struct Best {
-  int64_t most;
-  float* keys;
-  int32_t* ids;
-  int64_t count = 0;
-
-  void Add(float key, int32_t id) {
-    if (count == most && !(key > keys[count - 1])) return;
-    int64_t at = count < most ? count++ : count - 1;
-    for (; at > 0 && key > keys[at - 1]; --at) {
-      keys[at] = keys[at - 1];
-      ids[at] = ids[at - 1];
-    }
-    keys[at] = key;
-    ids[at] = id;
-  }
-};
-
-// One token's experts of one prototype.
-struct RangeOf {
-  int64_t size, each;       // experts, and how many are chosen
-  int64_t first;            // expert
-  int64_t logits, choices;  // where the range's begin
-
-  template <typename Args>
-  RangeOf(const Args& s, int64_t i)
-      : size(s.E / s.form.prototypes),
-        each(s.k / s.form.prototypes),
-        first(i % s.form.prototypes * size),
-        logits(i * size),
-        choices(i * each) {}
-};
-
-// The sum of a group's two largest values.
-float ValueOf(const float* values, int64_t count) {
-  float keys[2] = {kLowest, kLowest};
-  int32_t ids[2];
-  Best best{.most = 2, .keys = keys, .ids = ids};
-  for (int64_t i = 0; i < count; ++i) best.Add(values[i], 0);
-  return count > 1 ? keys[0] + keys[1] : keys[0];
-}
-
-// Marks in `open` the groups of which experts are chosen. keys [groups] and
-// ids [top_groups] are scratch.
-void OpenGroups(const RouterForm& form, const float* values, int64_t size,
-                float* keys, int32_t* ids, float* open) {
-  const int64_t each = size / form.groups;
-  Best best{.most = form.top_groups, .keys = keys, .ids = ids};
-  for (int64_t g = 0; g < form.groups; ++g) {
-    best.Add(ValueOf(values + g * each, each), static_cast<int32_t>(g));
-    open[g] = 0;
-  }
-  for (int64_t i = 0; i < best.count; ++i) open[ids[i]] = 1;
-}
-
-void RouteRange(const RouteArgs& s, const RangeOf& of, float* scratch) {
-  const float* const logits = static_cast<const float*>(s.logits) + of.logits;
-  float* const scores = scratch;
-  float* const values = scores + of.size;
-  float* const keys = values + of.size;  // [size]
-  float* const open = keys + of.size;    // [size]
-  int32_t* const ids = s.ids + of.choices;
-  float* const gates = static_cast<float*>(s.gates) + of.choices;
-  const float* const bias = s.bias != nullptr
-                                ? static_cast<const float*>(s.bias) + of.first
-                                : nullptr;
-  if (!AllFinite(logits, of.size) ||
-      (bias != nullptr && !AllFinite(bias, of.size))) {
-    for (int64_t j = 0; j < of.each; ++j) {
-      gates[j] = __builtin_nanf("");
-      ids[j] = static_cast<int32_t>(of.first + j);
-    }
-    return;
-  }
-  ScoresOf(logits, of.size, s.form.sigmoid, scores);
-  for (int64_t e = 0; e < of.size; ++e) {
-    values[e] = scores[e] + (bias != nullptr ? bias[e] : 0.0F);
-  }
-  const bool grouped = s.form.top_groups > 0;
-  if (grouped) {
-    auto* const groups = reinterpret_cast<int32_t*>(open + of.size);
-    OpenGroups(s.form, values, of.size, keys, groups, open);
-  }
-  const int64_t group = of.size / s.form.groups;
-  Best best{.most = of.each, .keys = keys, .ids = ids};
-  for (int64_t e = 0; e < of.size; ++e) {
-    if (grouped && open[e / group] == 0) continue;
-    best.Add(bias != nullptr ? values[e] : logits[e], static_cast<int32_t>(e));
-  }
-  float sum = 1e-20F;
-  for (int64_t j = 0; j < of.each; ++j) sum += scores[ids[j]];
-  const float by =
-      static_cast<float>(s.form.scale) / (s.form.normalise ? sum : 1.0F);
-  for (int64_t j = 0; j < of.each; ++j) {
-    gates[j] = by * scores[ids[j]];
-    ids[j] += static_cast<int32_t>(of.first);
-  }
-}
-
-// Returns the sum of share * its gradient.
-float GradientOfRange(const RouteBackwardArgs& s, const RangeOf& of, int64_t n,
-                      float* scratch) {
-  const bool counts = s.targets == nullptr || s.targets[n] >= 0;
-  const int32_t* const ids = s.ids + of.choices;
-  const float* const dgates = static_cast<const float*>(s.dgates) + of.choices;
-  float* const d = static_cast<float*>(s.dlogits) + of.logits;
-  float* const scores = scratch;
-  float* const ds = scores + of.size;
-  const float all = ScoresOf(static_cast<const float*>(s.logits) + of.logits,
-                             of.size, s.form.sigmoid, scores);
-  for (int64_t e = 0; e < of.size; ++e) ds[e] = 0;
-  float sum = 1e-20F, common = 0;
-  for (int64_t j = 0; j < of.each; ++j) sum += scores[ids[j] - of.first];
-  for (int64_t j = 0; s.form.normalise && j < of.each; ++j) {
-    common += dgates[j] * scores[ids[j] - of.first] / sum;
-  }
-  const float by =
-      static_cast<float>(s.form.scale) / (s.form.normalise ? sum : 1.0F);
-  for (int64_t j = 0; j < of.each; ++j) {
-    ds[ids[j] - of.first] += by * (dgates[j] - common);
-  }
-  float mean = 0;
-  if (s.dshares != nullptr && counts) {
-    const float* const shares = static_cast<const float*>(s.dshares) +
-                                (s.first + n) / s.tokens * s.E + of.first;
-    for (int64_t e = 0; e < of.size; ++e) mean += shares[e] * scores[e] / all;
-    for (int64_t e = 0; e < of.size; ++e) ds[e] += (shares[e] - mean) / all;
-  }
-  float dot = 0;
-  for (int64_t e = 0; e < of.size; ++e) dot += ds[e] * scores[e];
-  for (int64_t e = 0; e < of.size; ++e) {
-    d[e] =
-        scores[e] * (s.form.sigmoid ? (1.0F - scores[e]) * ds[e] : ds[e] - dot);
-  }
-  return mean;
-}
-
-double LogSumExp(const float* x, int64_t n) {
-  float most = kLowest;
-  for (int64_t e = 0; e < n; ++e) most = x[e] > most ? x[e] : most;
-  double sum = 0;
-  for (int64_t e = 0; e < n; e += kWidth) {
-    const int64_t rest = n - e < kWidth ? n - e : kWidth;
-    const Vec power = Exp(LoadPartial(x + e, rest) - most);
-    for (int64_t lane = 0; lane < rest; ++lane) sum += power[lane];
-  }
-  return most + __builtin_log(sum);
-}
-
-// The entropy of the shares of a range of logits.
-double EntropyOf(const float* x, int64_t n, bool sigmoid, float* scores) {
-  const double all = ScoresOf(x, n, sigmoid, scores);
-  double sum = 0;
-  if (!sigmoid) {
-    for (int64_t e = 0; e < n; ++e) {
-      if (scores[e] > 0) sum += double{scores[e]} * x[e];
-    }
-    return LogSumExp(x, n) - sum;
-  }
-  for (int64_t e = 0; e < n; ++e) {
-    const double share = scores[e] / all;
-    if (share > 0) sum -= share * __builtin_log(share);
-  }
-  return sum;
-}
-
-// Of the squared logarithm of the sum of all exponentials.
-void AddGradientOfZ(const RouteBackwardArgs& s, int64_t n, float* scratch) {
-  if (s.targets != nullptr && s.targets[n] < 0) return;
-  const float* const x = static_cast<const float*>(s.logits) + n * s.E;
-  float* const d = static_cast<float*>(s.dlogits) + n * s.E;
-  ScoresOf(x, s.E, false, scratch);
-  const double lse = LogSumExp(x, s.E);
-  const float by = static_cast<float>(2 * s.dz * lse);
-  for (int64_t e = 0; e < s.E; ++e) d[e] += by * scratch[e];
-}
-
 }  // namespace
-
-template <typename T>  // logits and gates are f32 for both
-void Route(Stream&, const RouteArgs& s) {
-  const int64_t ranges = s.N * s.form.prototypes;
-#pragma omp parallel for schedule(static) if (s.N * s.E > kParallelFrom)
-  for (int64_t i = 0; i < ranges; ++i) {
-    const RangeOf of(s, i);
-    RouteRange(s, of, ThreadFloats(5 * of.size));
-  }
-}
-
-template <typename T>
-void RouteBackward(Stream&, const RouteBackwardArgs& s) {
-#pragma omp parallel for schedule(static) if (s.N * s.E > kParallelFrom)
-  for (int64_t n = 0; n < s.N; ++n) {
-    float* const scratch = ThreadFloats(2 * s.E);
-    double balance = 0;
-    for (int64_t p = 0; p < s.form.prototypes; ++p) {
-      balance +=
-          GradientOfRange(s, RangeOf(s, n * s.form.prototypes + p), n, scratch);
-    }
-    if (s.balance != nullptr) s.balance[n] = balance;
-    if (s.dz != 0) AddGradientOfZ(s, n, scratch);
-  }
-}
-
-template <typename T>
-void RouteStatistics(Stream&, const RouteStatisticsArgs& s) {
-  const int64_t size = s.E / s.form.prototypes;
-#pragma omp parallel for schedule(static) if (s.N * s.E > kParallelFrom)
-  for (int64_t n = 0; n < s.N; ++n) {
-    const bool counts = s.targets == nullptr || s.targets[n] >= 0;
-    const float* const x = static_cast<const float*>(s.logits) + n * s.E;
-    double entropy = 0;
-    for (int64_t p = 0; counts && p < s.form.prototypes; ++p) {
-      entropy +=
-          EntropyOf(x + p * size, size, s.form.sigmoid, ThreadFloats(size));
-    }
-    const double lse = counts ? LogSumExp(x, s.E) : 0;
-    s.rows[n] = entropy / static_cast<double>(s.form.prototypes);
-    s.rows[s.N + n] = lse * lse;
-  }
-}
 
 template <typename T>
 void SumRows(Stream&, const SumRowsArgs& s) {
@@ -309,6 +53,39 @@ void Balance(Stream&, const BalanceArgs& s) {
     for (int64_t e = 0; e < s.E; ++e) {
       dshares[e] = static_cast<float>(by * counts[e]);
     }
+  }
+}
+
+template <typename T>
+void NumberTokens(Stream&, const NumberTokensArgs& s) {
+  for (int64_t n = 0; n < s.N; ++n) {
+    const int64_t t = (s.first + n) % s.T;
+    const int64_t place = s.places != nullptr ? s.places[t] : t;
+    s.numbers[n] = static_cast<int32_t>((s.first + n) / s.T * s.R + place);
+  }
+}
+
+template <typename T>
+void OrderTokens(Stream&, const OrderTokensArgs& s) {
+  const auto move = [&](auto* to, const auto* from, int64_t n, int64_t count) {
+    std::memcpy(to + s.numbers[n] * count, from + n * count,
+                count * sizeof(*to));
+  };
+  for (int64_t n = 0; n < s.N; ++n) {
+    move(s.to_ids, s.ids, n, s.k);
+    if (s.gates != nullptr) {
+      move(static_cast<float*>(s.to_gates), static_cast<const float*>(s.gates),
+           n, s.k);
+    }
+    if (s.targets != nullptr) move(s.to_targets, s.targets, n, 1);
+  }
+}
+
+template <typename T>
+void KeptIds(Stream&, const KeptIdsArgs& s) {
+  for (int64_t pair = 0; pair < s.N * s.k; ++pair) {
+    const int64_t all = s.numbers[pair / s.k] * s.k + pair % s.k;
+    s.kept[pair] = s.rows[all] < 0 ? -1 : s.ids[pair];
   }
 }
 
@@ -487,13 +264,13 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
 }
 
 #define DELINK_INSTANTIATE(T)                                              \
-  template void Route<T>(Stream&, const RouteArgs&);                       \
-  template void RouteBackward<T>(Stream&, const RouteBackwardArgs&);       \
-  template void RouteStatistics<T>(Stream&, const RouteStatisticsArgs&);   \
   template void SumRows<T>(Stream&, const SumRowsArgs&);                   \
   template void RecordLoads<T>(Stream&, const RecordLoadsArgs&);           \
   template void CountPairs<T>(Stream&, const CountPairsArgs&);             \
   template void Balance<T>(Stream&, const BalanceArgs&);                   \
+  template void NumberTokens<T>(Stream&, const NumberTokensArgs&);         \
+  template void OrderTokens<T>(Stream&, const OrderTokensArgs&);           \
+  template void KeptIds<T>(Stream&, const KeptIdsArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \

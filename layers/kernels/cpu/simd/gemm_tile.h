@@ -1,6 +1,9 @@
 // C[m, n] (=|+=) A[m, k] B[k, n] for tiles that fit the caches. A block of rows
 // times a few vectors of columns stays in registers for all k. Every element is
 // one chain of multiply-adds in the order of k, for any tile around it.
+//
+// With kPairs a float of A and B stands for two bf16, consecutive in k, and k
+// counts pairs.
 #pragma once
 
 #include "layers/kernels/cpu/simd/vec.h"
@@ -19,7 +22,7 @@ struct TileProduct {
 };
 
 // `last` is the number of columns in the last vector, kWidth unless kTail.
-template <int kRows, int kVecs, bool kTransA, bool kTail>
+template <int kRows, int kVecs, bool kTransA, bool kTail, bool kPairs>
 static inline void MicroKernel(const TileProduct& p, int64_t last) {
   const float* a = p.a;
   const float* b = p.b;
@@ -47,10 +50,17 @@ static inline void MicroKernel(const TileProduct& p, int64_t last) {
     }
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Vec row = Set(kTransA ? a[l * p.lda + r] : a[r * p.lda + l]);
+      float value;  // or a pair
+      std::memcpy(&value, a + (kTransA ? l * p.lda + r : r * p.lda + l),
+                  sizeof(value));
+      const Vec row = Set(value);
 #pragma GCC unroll 8
       for (int v = 0; v < kVecs; ++v) {
-        acc[r][v] = Fma(row, column[v], acc[r][v]);
+        if constexpr (kPairs) {
+          acc[r][v] = AddPairs(row, column[v], acc[r][v]);
+        } else {
+          acc[r][v] = Fma(row, column[v], acc[r][v]);
+        }
       }
     }
   }
@@ -68,7 +78,7 @@ static inline void MicroKernel(const TileProduct& p, int64_t last) {
   }
 }
 
-template <int kVecs, bool kTransA, bool kTail>
+template <int kVecs, bool kTransA, bool kTail, bool kPairs>
 static void RowBlocks(TileProduct p, int64_t last) {
   const auto advance = [&p](int rows) {
     p.a += kTransA ? rows : rows * p.lda;
@@ -76,36 +86,39 @@ static void RowBlocks(TileProduct p, int64_t last) {
     p.m -= rows;
   };
   for (; p.m >= kMaxRows; advance(kMaxRows)) {
-    MicroKernel<kMaxRows, kVecs, kTransA, kTail>(p, last);
+    MicroKernel<kMaxRows, kVecs, kTransA, kTail, kPairs>(p, last);
   }
-  for (; p.m >= 4; advance(4)) MicroKernel<4, kVecs, kTransA, kTail>(p, last);
-  for (; p.m >= 2; advance(2)) MicroKernel<2, kVecs, kTransA, kTail>(p, last);
-  for (; p.m >= 1; advance(1)) MicroKernel<1, kVecs, kTransA, kTail>(p, last);
+  for (; p.m >= 4; advance(4))
+    MicroKernel<4, kVecs, kTransA, kTail, kPairs>(p, last);
+  for (; p.m >= 2; advance(2))
+    MicroKernel<2, kVecs, kTransA, kTail, kPairs>(p, last);
+  for (; p.m >= 1; advance(1))
+    MicroKernel<1, kVecs, kTransA, kTail, kPairs>(p, last);
 }
 
 // Whole columns of fewer than kMaxVecs vectors, or the ragged end.
-template <int kVecs, bool kTransA>
+template <int kVecs, bool kTransA, bool kPairs>
 static void LastColumns(const TileProduct& p, int64_t vecs, int64_t last) {
   if constexpr (kVecs > 0) {
     if (vecs != kVecs) {
-      LastColumns<kVecs - 1, kTransA>(p, vecs, last);
+      LastColumns<kVecs - 1, kTransA, kPairs>(p, vecs, last);
     } else if (last == kWidth) {
-      RowBlocks<kVecs, kTransA, false>(p, last);
+      RowBlocks<kVecs, kTransA, false, kPairs>(p, last);
     } else {
-      RowBlocks<kVecs, kTransA, true>(p, last);
+      RowBlocks<kVecs, kTransA, true, kPairs>(p, last);
     }
   }
 }
 
-template <bool kTransA>
+template <bool kTransA, bool kPairs = false>
 static void Multiply(TileProduct p) {
   for (; p.n >= kMaxVecs * kWidth; p.n -= kMaxVecs * kWidth) {
-    RowBlocks<kMaxVecs, kTransA, false>(p, kWidth);
+    RowBlocks<kMaxVecs, kTransA, false, kPairs>(p, kWidth);
     p.b += kMaxVecs * kWidth;
     p.c += kMaxVecs * kWidth;
   }
   const int64_t vecs = (p.n + kWidth - 1) / kWidth;
-  LastColumns<kMaxVecs, kTransA>(p, vecs, p.n - (vecs - 1) * kWidth);
+  LastColumns<kMaxVecs, kTransA, kPairs>(p, vecs, p.n - (vecs - 1) * kWidth);
 }
 
 }  // namespace delink::cpu::DELINK_SIMD

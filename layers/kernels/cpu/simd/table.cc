@@ -23,11 +23,6 @@ void MatmulGeluBackward(Stream& stream, const MatmulGeluBackwardArgs& args) {
 }
 
 template <typename T>
-void GroupedMatmul(Stream& stream, const GroupedMatmulArgs& args) {
-  Made<T>::template GroupedMatmul<T>(stream, args);
-}
-
-template <typename T>
 void MatmulBiasGrad(Stream& stream, const MatmulBiasGradArgs& args) {
   Made<T>::MatmulBiasGrad(stream, args);
 }

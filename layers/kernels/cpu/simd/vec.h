@@ -229,6 +229,14 @@ static DELINK_INLINE Vec Fma(Vec a, Vec b, Vec c) {
 #endif
 }
 
+#if defined(__AVX512BF16__)
+// a[0] * b[0] + a[1] * b[1] + c of the two bf16 in each lane of a and b.
+// Subnormal numbers count as 0.
+static DELINK_INLINE Vec AddPairs(Vec a, Vec b, Vec c) {
+  return (Vec)_mm512_dpbf16_ps((__m512)c, (__m512bh)a, (__m512bh)b);
+}
+#endif
+
 // Returns b if either is NaN, so that bounds do not hide a NaN in b.
 static DELINK_INLINE Vec Max(Vec a, Vec b) {
 #if defined(__AVX512F__)
@@ -291,6 +299,30 @@ static DELINK_INLINE float ReduceMax(Vec v) {
     }
   }
   return lane[0];
+}
+
+// The first `count` lanes; the others are 0.
+static DELINK_INLINE Vec First(Vec v, int64_t count) {
+#if defined(__AVX512F__)
+  return (Vec)_mm512_maskz_mov_ps(
+      static_cast<__mmask16>(0xFFFFu >> (16 - count)), (__m512)v);
+#else
+  for (int i = 0; i < kWidth; ++i) v[i] = i < count ? v[i] : 0.0F;
+  return v;
+#endif
+}
+
+// Bit i says whether a[i] > b[i].
+static DELINK_INLINE uint32_t Greater(Vec a, Vec b) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+#elif defined(__AVX2__)
+  return static_cast<uint32_t>(_mm256_movemask_ps((__m256)(a > b)));
+#else
+  uint32_t bits = 0;
+  for (int i = 0; i < kWidth; ++i) bits |= (a[i] > b[i] ? 1u : 0u) << i;
+  return bits;
+#endif
 }
 
 // The product of the low halves of 64-bit lanes.

@@ -27,6 +27,8 @@ DELINK_KERNELS(DELINK_DECLARE_KERNEL)
 namespace amx {
 template <typename T>
 void Matmul(Stream&, const MatmulArgs&);
+template <typename T>
+void GroupedMatmul(Stream&, const GroupedMatmulArgs&);
 }  // namespace amx
 
 namespace {
@@ -39,6 +41,7 @@ const Kernels& AmxBf16() {
   static const Kernels kTable = [] {
     Kernels kernels = avx512bf16::kBf16;
     kernels.matmul = amx::Matmul<BFloat16>;
+    kernels.grouped_matmul = amx::GroupedMatmul<BFloat16>;
     kernels.matmul_gelu = Made::MatmulGelu;
     kernels.matmul_gelu_backward = Made::MatmulGeluBackward;
     kernels.matmul_bias_grad = Made::MatmulBiasGrad;
