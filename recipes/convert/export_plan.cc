@@ -58,7 +58,9 @@ std::string SavedName(const Layout& saved, const ParamDecl& decl) {
                       decl.local);
 }
 
-// All tensors in the order of the model. A link (a tied head) is not stored.
+// All tensors in the order of the model. A link (a tied head) is not stored,
+// nor the loads of a router's last step. A router's bias is always fp32, as in
+// published models: rounded, it would choose others.
 absl::Status PlanTensors(const ParamRegistry& registry, const Layout& saved,
                          Type dtype, ExportPlan& plan) {
   std::map<std::string, const LogicalTensor*> by_name;
@@ -66,9 +68,11 @@ absl::Status PlanTensors(const ParamRegistry& registry, const Layout& saved,
     by_name[tensor.name] = &tensor;
   }
   for (const ParamDecl& decl : registry.decls) {
-    if (decl.link >= 0) continue;
+    const ParamSpec& spec = decl.spec;
+    if (decl.link >= 0 || spec.router_loads) continue;
     DELINK_ASSIGN_OR_RETURN(std::vector<Piece> pieces,
                             PiecesOf(*plan.family, decl));
+    const Type type = spec.exact && spec.is_vector() ? Type::kF32 : dtype;
     const std::string name = SavedName(saved, decl);
     const auto tensor = by_name.find(name);
     DELINK_CHECK(tensor != by_name.end()) << name;
@@ -83,7 +87,7 @@ absl::Status PlanTensors(const ParamRegistry& registry, const Layout& saved,
       if (same == targets.end()) {
         plan.ours.push_back(name);
         plan.tensors.push_back(
-            {.name = piece.name, .type = dtype, .shape = piece.shape});
+            {.name = piece.name, .type = type, .shape = piece.shape});
       }
       targets.push_back({.tensor = index, .piece = std::move(piece)});
     }

@@ -212,6 +212,10 @@ absl::StatusOr<FolderValues> FolderValues::Open(const ModelFolder& folder,
   FolderValues values(ranks);
   Matcher matcher(folder);
   for (const ParamDecl& decl : registry.decls) {
+    if (decl.spec.router_loads) {
+      values.sources_.emplace(decl.name, Source{.shape = decl.spec.shape});
+      continue;
+    }
     DELINK_ASSIGN_OR_RETURN(std::vector<Piece> pieces,
                             PiecesOf(*folder.family, decl));
     if (decl.link >= 0) {
@@ -262,6 +266,10 @@ absl::Status FolderValues::Read(const Field& field, const LogicalTensor& tensor,
   const Source& source = found->second;
   DELINK_CHECK(source.shape == tensor.shape) << tensor.name;
   const Rect& rect = extent.rect;
+  // Of loads, which the folder does not have: all are taken to be equal.
+  if (source.from.empty()) {
+    std::fill_n(static_cast<float*>(values), rect.elements(), 1.0F);
+  }
   for (const Source::From& from : source.from) {
     const Rect both = Overlap(rect, from.piece.rect);
     if (both.elements() == 0) continue;

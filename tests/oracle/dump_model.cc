@@ -13,7 +13,7 @@
 #include "framework/base/check.h"
 #include "framework/comm/self_communicator.h"
 #include "framework/hdf5/hdf5.h"
-#include "recipes/models/moe.h"
+#include "recipes/models/moe_config.h"
 #include "tests/recipes/run/step_rig.h"
 
 namespace delink::testing {
@@ -132,24 +132,11 @@ MoeConfig MoeOf(const std::string& variant) {
   return c;
 }
 
-RigOptions MoeOptions(const MoeConfig& c) {
-  return {.tied = false,
-          .init_std = 0.3,
-          .build = [c](const Scope& s, const GptConfig& sizes) {
-            MoeConfig sized = c;
-            sized.layers = sizes.layers;
-            sized.vocab = sizes.vocab;
-            sized.max_seq = sizes.max_seq;
-            sized.gpt = sizes;
-            static_cast<TransformerConfig&>(sized.llama) = sizes;
-            return BuildMoe(s, sized);
-          }};
-}
-
 RigOptions OptionsOf(const std::string& kind, const std::string& variant) {
-  RigOptions options = kind == "moe"     ? MoeOptions(MoeOf(variant))
-                       : kind == "llama" ? LlamaOptions(variant)
-                                         : GptOptions(variant);
+  RigOptions options =
+      kind == "moe" ? OfMoe(MoeOf(variant), {.tied = false, .init_std = 0.3})
+      : kind == "llama" ? LlamaOptions(variant)
+                        : GptOptions(variant);
   options.clip = 1.0;
   options.adamw.decay = 0.1;
   return options;

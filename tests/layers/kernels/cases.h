@@ -113,6 +113,12 @@ inline constexpr Group kGroups[] = {
 Outputs Expected(const Case& c, bool bf16, Stream& cpu);
 // What a fast table made of a case against what the reference did.
 void ExpectAgrees(const Outputs& actual, const Outputs& expected);
+// Of a bf16 table: elements 2^31 and more behind the first of matrices, rows
+// and biases of experts (DeepSpeed#8261). Takes little of the memory that it
+// allocates, as long as gradients of experts without tokens, which a GPU
+// writes, are left out.
+void ExpectFarElements(const Kernels& kernels, Device& device,
+                       bool all_gradients);
 // Bit for bit.
 void ExpectSame(const Outputs& again, const Outputs& first);
 

@@ -135,6 +135,13 @@ TEST_P(CudaKernels, AgreeWithTheReferenceTwiceTheSame) {
   }
 }
 
+class CudaFarElements : public OnCuda {};
+
+TEST_F(CudaFarElements, AreReached) {
+  ExpectFarElements(*FindKernels(DeviceKind::kCuda, DType::kBF16), *device_,
+                    /*all_gradients=*/false);
+}
+
 INSTANTIATE_TEST_SUITE_P(All, CudaKernels,
                          ::testing::Combine(::testing::Values(DType::kF32,
                                                               DType::kBF16),

@@ -86,6 +86,15 @@ TEST_P(Fast, GivesTheSameBitsAgainAndOnAnyNumberOfThreads) {
   }
 }
 
+TEST(FarElements, AreReached) {
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  for (const Table& table : Tables()) {
+    if (!table.supported) continue;
+    SCOPED_TRACE(table.name);
+    ExpectFarElements(*table.bf16, *device, /*all_gradients=*/true);
+  }
+}
+
 std::string NameOf(const std::tuple<int, DType, Group>& parameters) {
   const auto& [index, dtype, group] = parameters;
   const std::vector<Table> tables = Tables();

@@ -324,6 +324,36 @@ TEST_F(Export, TheDtypeIsOfAllTensorsAndOfTheConfig) {
   EXPECT_EQ(report.bytes, 2 * report.parameters);
 }
 
+// Rounded, biases of routers would choose other experts
+// (sgl-project/sglang#37133). The loads of the last step stay; a run that wants
+// some begins with equal ones.
+TEST_F(Export, BiasesOfRoutersAreFp32InAnyDtype) {
+  const TinyRuns runs("tiny_moe");
+  const std::vector<std::string> batch = {"model.router.aux_over=batch"};
+  runs.Go({.sets = Join(kShort, batch), .out = "run"});
+  const std::string out = runs.Folder("half");
+  Exported({.in = runs.Folder("run"), .out = out, .dtype = Type::kBF16});
+  int biases = 0;
+  const auto folder = safetensors::Folder::Open(out);
+  ASSERT_TRUE(folder.ok());
+  for (const auto& [name, tensor] : folder->tensors()) {
+    const bool bias = name.ends_with("e_score_correction_bias");
+    EXPECT_EQ(tensor.entry->type, bias ? Type::kF32 : Type::kBF16) << name;
+    biases += bias ? 1 : 0;
+  }
+  EXPECT_EQ(biases, 3);
+  for (const char* const file : {"tokenizer.json", "tokenizer_config.json"}) {
+    fs::remove(out + "/" + file);
+  }
+  runs.Go({.sets = Join(batch, {"stage.0.share=none", "stage.0.lr_scale=0.0",
+                                "model.router.bias_rate=0.0"}),
+           .out = "init",
+           .until_step = 1,
+           .init = out});
+  const std::string name = "/model/blocks/2/moe/router/bias";
+  EXPECT_EQ(runs.Load("init", 1).at(name), runs.Load("run", kReal).at(name));
+}
+
 // As if killed between two shards: what is whole is kept, the rest is made.
 TEST_F(Export, WhatWasCutShortIsGoneOnWith) {
   const std::string out = gpt_->Folder("whole");

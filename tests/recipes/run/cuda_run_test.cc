@@ -49,6 +49,11 @@ class CudaRunTest : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Recipes, CudaRunTest,
                          ::testing::ValuesIn(kDenseRecipes));
 
+// Tests that are quick on an emulated device.
+class QuickCudaRunTest : public CudaRunTest {};
+INSTANTIATE_TEST_SUITE_P(Recipes, QuickCudaRunTest,
+                         ::testing::ValuesIn(kTinyRecipes));
+
 TEST_P(CudaRunTest, IsTheCpusRunAndResumesToTheBit) {
   const std::vector<std::string> sets = {
       "run.precision=bf16", "run.recompute=block", "stage.1.state=calibrated",
@@ -120,7 +125,7 @@ TEST_P(CudaRunTest, SumsInAnyOrderAreClose) {
   EXPECT_LT(LossDifference(runs_.Steps("in_order"), runs_.Steps("any")), 5e-4);
 }
 
-TEST_P(CudaRunTest, GoesOnOnTheOtherDevice) {
+TEST_P(QuickCudaRunTest, GoesOnOnTheOtherDevice) {
   OnCpu({.out = "cpu"});
   OnCpu({.out = "moved", .until_step = 3});
   runs_.Go({.out = "moved", .until_step = 6, .resume = true});
@@ -143,7 +148,7 @@ TEST_P(CudaRunTest, SeveralRanksAreOneRun) {
   runs_.ExpectSameBits("whole", "sharded", kSteps);
 }
 
-TEST_P(CudaRunTest, EvaluationIsTheCpus) {
+TEST_P(QuickCudaRunTest, EvaluationIsTheCpus) {
   OnCpu({.out = "run", .until_step = 3});
   SelfCommunicator comm;
   EvaluateOptions options{.checkpoint = runs_.Checkpoint("run", 3),
@@ -160,7 +165,7 @@ TEST_P(CudaRunTest, EvaluationIsTheCpus) {
 }
 
 // What is planned anywhere is what is taken.
-TEST_P(CudaRunTest, ThePlanIsTheAccountOfTheRun) {
+TEST_P(QuickCudaRunTest, ThePlanIsTheAccountOfTheRun) {
   runs_.Go({.sets = {"run.precision=bf16"}, .out = "run", .until_step = 1});
   const std::string folder = runs_.Folder("run");
   const auto plan =

@@ -2,6 +2,9 @@
 // is one run is in whole_run_test.cc.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "framework/comm/self_communicator.h"
 #include "framework/tensor/bfloat16.h"
 #include "recipes/models/model_list.h"
@@ -32,20 +35,19 @@ TEST_F(Bf16Test, SavesTheMaster) {
   EXPECT_LT(rounded, all / 100);
 }
 
-// Weights of which none changes in bf16 before the end, but the masters do, and
-// go on from where they were, not from what they round to.
-TEST_F(Bf16Test, UpdatesBelowAUnitSurviveResume) {
-  runs_.sets.push_back("optimizer.lr=1e-7");
+// Weights of which none changes in bf16 before the end, but those in f32 do,
+// and go on from where they were, not from what they round to.
+void ExpectUpdatesBelowAUnit(TinyRuns& runs, const std::string& name) {
+  runs.sets.push_back("optimizer.lr=1e-7");
   constexpr int64_t kLast = 4;
-  runs_.Go({.out = "straight", .until_step = kLast});
-  runs_.Go({.out = "stopped", .until_step = 1});
-  const Tensors first = runs_.Load("stopped", 1);
+  runs.Go({.out = "straight", .until_step = kLast});
+  runs.Go({.out = "stopped", .until_step = 1});
+  const Tensors first = runs.Load("stopped", 1);
   for (int64_t step = 2; step <= kLast; ++step) {
-    runs_.Go({.out = "stopped", .until_step = step, .resume = true});
+    runs.Go({.out = "stopped", .until_step = step, .resume = true});
   }
-  runs_.ExpectSameBits("straight", "stopped", kLast);
-  const Tensors last = runs_.Load("stopped", kLast);
-  const std::string name = "/model/blocks/2/mlp/down/weight";
+  runs.ExpectSameBits("straight", "stopped", kLast);
+  const Tensors last = runs.Load("stopped", kLast);
   int64_t all = 0, changed = 0, changed_in_bf16 = 0;
   for (size_t i = 0; i < first.at(name).size(); ++i) {
     const float a = first.at(name)[i], b = last.at(name)[i];
@@ -55,6 +57,26 @@ TEST_F(Bf16Test, UpdatesBelowAUnitSurviveResume) {
   }
   EXPECT_GT(changed, all * 9 / 10);
   EXPECT_LT(changed_in_bf16, all / 20);
+}
+
+TEST_F(Bf16Test, UpdatesBelowAUnitSurviveResume) {
+  ExpectUpdatesBelowAUnit(runs_, "/model/blocks/2/mlp/down/weight");
+}
+
+// Also without masters, where all but these are bf16
+// (sgl-project/sglang#37133).
+TEST(RoutersInBf16, AreF32AndSurviveResume) {
+  TinyRuns runs("tiny_moe");
+  runs.sets = {"run.precision=bf16", "run.master=none",
+               "model.router.aux_over=batch"};
+  ExpectUpdatesBelowAUnit(runs, "/model/blocks/2/moe/router/weight");
+  for (const auto& [path, values] : runs.Load("straight", 4)) {
+    if (!path.starts_with("/model/")) continue;
+    EXPECT_EQ(
+        std::ranges::all_of(values, [](float x) { return x == BFloat16(x); }),
+        path.find("/moe/router/") == std::string::npos)
+        << path;
+  }
 }
 
 // A run may go on in the other precision, with the weights and the state that

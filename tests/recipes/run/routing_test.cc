@@ -5,13 +5,18 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/device/backend.h"
+#include "framework/optim/find_kernels.h"
 #include "recipes/saved/inspect.h"
 #include "tests/recipes/run/marked_models.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -126,13 +131,70 @@ TEST(Routing, BiasesFollowLoads) {
   }
 }
 
+// An expert without tokens has a gradient of zero, with which its moments and
+// weights still decay and its moments still move it: bit for bit as in a step
+// of AdamW by itself (NVIDIA-NeMo/Automodel#2995).
+TEST(Routing, IdleExpertsAreUpdated) {
+  const TinyRuns runs("tiny_moe");
+  constexpr int64_t kMany = 64, kLast = 4;
+  runs.Go({.sets = {"stage.0.share=none", "model.experts=64", "data.batch=1",
+                    "run.micro_batch=1", "run.checkpoint_every=1"},
+           .out = "run",
+           .until_step = kLast});
+  const std::vector<Json> rows = Routing(runs, "run");
+  Tensors replayed = runs.Load("run", kLast - 1);
+  const Tensors last = runs.Load("run", kLast);
+  const UpdateControl control{.lr = runs.Steps("run").back().lr,
+                              .clip_factor = 1};
+  const std::unique_ptr<Device> device = NewCpuDevice();
+  int64_t moved = 0;
+  for (const char* const matrix : {"gate_up", "down"}) {
+    for (size_t layer = 0; layer < 3; ++layer) {
+      const std::string name = absl::StrCat("blocks/", layer + 1,
+                                            "/moe/experts/", matrix, "/weight");
+      const std::string paths[] = {"/model/" + name,
+                                   "/optimizer/" + name + "/m",
+                                   "/optimizer/" + name + "/v"};
+      const size_t each = last.at(paths[0]).size() / kMany;
+      const std::vector<float> zeros(each);
+      const auto expert = [&](const Tensors& of, int i, size_t e) {
+        return std::span(of.at(paths[i])).subspan(e * each, each);
+      };
+      for (size_t e = 0; e < kMany; ++e) {
+        if (Choices(rows.back(), layer)[e] > 0) continue;
+        const auto begin = [&](int i) {
+          return replayed.at(paths[i]).data() + e * each;
+        };
+        moved += *begin(1) != 0 ? 1 : 0;
+        FindOptimKernels(DeviceKind::kCpu, DType::kF32)
+            ->adamw(*device->NewStream(), {.p = begin(0),
+                                           .g = zeros.data(),
+                                           .m = begin(1),
+                                           .v = begin(2),
+                                           .n = static_cast<int64_t>(each),
+                                           .beta1 = 0.9,
+                                           .beta2 = 0.95,
+                                           .eps = 1e-8,
+                                           .decay = 0.1,
+                                           .update = kLast,
+                                           .control = &control});
+        for (const int i : {0, 1, 2}) {
+          EXPECT_TRUE(
+              std::ranges::equal(expert(last, i, e), expert(replayed, i, e)))
+              << paths[i] << " " << e;
+        }
+      }
+    }
+  }
+  EXPECT_GT(moved, 10);
+}
+
 // With aux_over = "batch" the auxiliary loss has the loads of the last step, of
 // all layers that share a router, and of all ranks.
 TEST(Routing, LoadsAreThoseOfTheLastStep) {
   const TinyRuns runs("tiny_moe");
-  const std::vector<std::string> sets = {"model.router.aux_over=batch",
-                                         "model.router.aux_loss=0.1"};
-  runs.Go({.sets = sets, .out = "run"});
+  runs.Go({.sets = {"model.router.aux_over=batch", "model.router.aux_loss=0.1"},
+           .out = "run"});
   const std::vector<Json> rows = Routing(runs, "run");
   for (const int64_t step : {kSwitch, int64_t{kSteps}}) {
     const Tensors tensors = runs.Load("run", step);
@@ -153,21 +215,33 @@ TEST(Routing, LoadsAreThoseOfTheLastStep) {
       EXPECT_EQ(tensors.at(name), relative) << name << " " << step;
     }
   }
-  // In the second step micro-batches and ranks make no difference but rounding,
-  // as in the first, where all loads are taken to be equal.
-  for (const char* const other : {"run.micro_batch=1", "run.micro_batch=4"}) {
-    std::vector<std::string> changed = sets;
-    changed.emplace_back(other);
-    runs.Go({.ranks = 2,
-             .sets = changed,
-             .out = "other",
-             .until_step = 2,
-             .overwrite = true});
-    const std::vector<Json> others = Routing(runs, "other");
-    for (size_t i = 0; i < 2; ++i) {
-      for (size_t layer = 0; layer < 3; ++layer) {
-        const double ours = rows[i]["routing"]["aux_loss"][layer];
-        EXPECT_NEAR(others[i]["routing"]["aux_loss"][layer], ours, 1e-4 * ours);
+}
+
+// How a batch is cut makes no difference but rounding (Megatron-LM#5798): to
+// the loss over sequences at all, and to that over the batch in two steps: in
+// the first, all loads are taken to be equal.
+TEST(Routing, TheAuxiliaryLossDoesNotHangOnMicroBatches) {
+  const TinyRuns runs("tiny_moe");
+  for (const char* const over : {"sequence", "batch"}) {
+    std::vector<Json> first;
+    for (const auto& [ranks, micro_batch] :
+         {std::pair{1, 2}, {2, 1}, {2, 4}, {1, 8}}) {
+      SCOPED_TRACE(absl::StrCat(over, " ", ranks, " ", micro_batch));
+      runs.Go({.ranks = ranks,
+               .sets = {absl::StrCat("model.router.aux_over=", over),
+                        "model.router.aux_loss=0.1",
+                        absl::StrCat("run.micro_batch=", micro_batch)},
+               .out = "run",
+               .until_step = 2,
+               .overwrite = true});
+      const std::vector<Json> rows = Routing(runs, "run");
+      ASSERT_EQ(rows.size(), 2u);
+      if (first.empty()) first = rows;
+      for (size_t i = 0; i < 2; ++i) {
+        for (size_t layer = 0; layer < 3; ++layer) {
+          const double loss = first[i]["routing"]["aux_loss"][layer];
+          EXPECT_NEAR(rows[i]["routing"]["aux_loss"][layer], loss, 1e-4 * loss);
+        }
       }
     }
   }

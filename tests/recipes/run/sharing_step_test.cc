@@ -76,6 +76,16 @@ INSTANTIATE_TEST_SUITE_P(Shares, SharingTest,
                                             ::testing::Values(1, 4),
                                             ::testing::ValuesIn(kPrecisions)));
 
+// With experts in place of MLPs, and an auxiliary loss.
+INSTANTIATE_TEST_SUITE_P(
+    Experts, SharingTest,
+    ::testing::Combine(
+        ::testing::Values("moe"),
+        ::testing::Values("all", "experts=groups:2", "router=cycle:2",
+                          "experts=all,router=groups:2,shared_experts=cycle:2",
+                          "attention=all,norm=all,shared_experts=all"),
+        ::testing::Values(1, 4), ::testing::ValuesIn(kPrecisions)));
+
 class SharedStateTest : public ::testing::TestWithParam<const char*> {};
 
 // (iii) A pseudo step moves, reduces and updates 1/L of the weight bytes.

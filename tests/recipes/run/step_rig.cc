@@ -20,6 +20,7 @@
 #include "parallel/pipeline/zero_bubble.h"
 #include "recipes/models/gpt.h"
 #include "recipes/models/llama.h"
+#include "recipes/models/moe.h"
 #include "tests/recipes/run/some_blocks.h"
 #include "tests/testing/documents.h"
 
@@ -68,8 +69,30 @@ std::vector<float> As(const std::vector<char>& bytes) {
 
 }  // namespace
 
+RigOptions OfMoe(const MoeConfig& c, RigOptions options) {
+  options.build = [c](const Scope& scope, const GptConfig& sizes) {
+    MoeConfig sized = c;
+    sized.layers = sizes.layers;
+    sized.vocab = sizes.vocab;
+    sized.max_seq = sizes.max_seq;
+    sized.gpt = sizes;
+    static_cast<TransformerConfig&>(sized.llama) = sizes;
+    return BuildMoe(scope, sized);
+  };
+  return options;
+}
+
 RigOptions OfKind(const std::string& kind, RigOptions options) {
   if (kind == "gpt") return options;
+  if (kind == "moe") {
+    MoeConfig c;
+    c.block = MoeConfig::Block::kGpt;
+    c.experts = 6;
+    c.expert_ffn = 20;
+    c.shared_experts = 1;
+    c.aux_loss = 0.1;
+    return OfMoe(c, options);
+  }
   DELINK_CHECK(kind == "llama") << kind;
   LlamaConfig& c = options.llama.emplace();
   c.qk_norm = true;

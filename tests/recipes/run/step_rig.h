@@ -17,6 +17,7 @@
 #include "framework/step/plan/basic.h"
 #include "recipes/models/gpt_config.h"
 #include "recipes/models/llama_config.h"
+#include "recipes/models/moe_config.h"
 
 namespace delink::testing {
 
@@ -84,9 +85,11 @@ struct StepNumbers {
 inline constexpr StepNumbers kNumbers[] = {
     {DType::kF32, false}, {DType::kBF16, false}, {DType::kBF16, true}};
 
-// The options with a model of that kind; a llama has everything that it may
-// have.
+// The options with a model of that kind, or of "moe": a gpt with experts. A
+// llama has everything that it may have.
 RigOptions OfKind(const std::string& kind, RigOptions options);
+// With this model, whose sizes are those of the options.
+RigOptions OfMoe(const MoeConfig& c, RigOptions options);
 
 class StepRig {
  public:

@@ -54,7 +54,7 @@ std::string Layout(const std::string& words) {
 
 const std::vector<Axis> kAxes = [] {
   std::vector<Axis> axes = {
-      {"model", Change::kRun, {{"tiny"}, {"tiny_llama"}}},
+      {"model", Change::kRun, {{"tiny"}, {"tiny_llama"}, {"tiny_moe"}}},
       {"depth",
        Change::kRun,
        {{"all"}, {"two", "stage.0.depth=2 stage.0.visit=even"}}},
