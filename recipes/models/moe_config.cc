@@ -7,7 +7,8 @@
 namespace delink {
 namespace {
 
-constexpr int64_t kMaxExperts = 1 << 20;
+// Of a GPU's blocks, along the axes that have experts.
+constexpr int64_t kMaxExperts = 65535;
 
 std::string_view Word(MoeConfig::Block block) {
   switch (block) {

@@ -549,45 +549,8 @@ Case ActivationCase(const Rows& p, ExpertActivation activation, bool in_place) {
       });
 }
 
-}  // namespace
-
-std::vector<Case> ExpertCases() {
-  std::vector<Case> cases;
-  const RouterForm softmax = {}, mixtral = {.normalise = true};
-  const RouterForm deepseek = {.sigmoid = true,
-                               .normalise = true,
-                               .groups = 4,
-                               .top_groups = 2,
-                               .scale = 2.5};
-  for (const Shape& p : std::vector<Shape>{
-           {.N = 1, .E = 1, .k = 1},
-           {.N = 7, .E = 5, .k = 5, .form = mixtral},
-           {.N = 33, .E = 8, .k = 2, .form = softmax},
-           {.N = 33, .E = 8, .k = 2, .form = mixtral, .masked = true},
-           {.N = 40, .E = 67, .k = 3, .form = mixtral, .bias = true},
-           {.N = 16, .E = 64, .k = 8, .form = softmax, .ties = true},
-           {.N = 16, .E = 16, .k = 16, .form = {.sigmoid = true}, .ties = true},
-           {.N = 24, .E = 32, .k = 4, .form = deepseek, .bias = true},
-           {.N = 24, .E = 32, .k = 4, .form = deepseek, .ties = true},
-           {.N = 24,
-           .E = 8,
-           .k = 3,
-           .form = {.groups = 8, .top_groups = 3, .scale = 0.5},
-           .masked = true},
-           {.N = 20, .E = 48, .k = 6, .form = {.prototypes = 6}},
-           {.N = 20,
-           .E = 48,
-           .k = 12,
-           .form = {.prototypes = 6, .normalise = true},
-           .bias = true,
-           .masked = true}}) {
-    cases.push_back(RouteCase(p));
-    cases.push_back(BalanceCase(p));
-  }
-  for (const Shape& p : NotFiniteShapes()) {
-    cases.push_back(NotFiniteRouteCase(p));
-  }
-  const std::vector<Rows> rows = {
+std::vector<Rows> AllRows() {
+  return {
       {.N = 1, .E = 1, .k = 1, .in = 1, .out = 1},
       {.N = 37, .E = 5, .k = 2, .in = 17, .out = 13},
       {.N = 37, .E = 64, .k = 1, .in = 16, .out = 8},
@@ -627,6 +590,47 @@ std::vector<Case> ExpertCases() {
        .loads = Loads::kOneHot,
        .capacity = 1,
        .masked = true}};
+}
+
+}  // namespace
+
+std::vector<Case> ExpertCases() {
+  std::vector<Case> cases;
+  const RouterForm softmax = {}, mixtral = {.normalise = true};
+  const RouterForm deepseek = {.sigmoid = true,
+                               .normalise = true,
+                               .groups = 4,
+                               .top_groups = 2,
+                               .scale = 2.5};
+  for (const Shape& p : std::vector<Shape>{
+           {.N = 1, .E = 1, .k = 1},
+           {.N = 7, .E = 5, .k = 5, .form = mixtral},
+           {.N = 33, .E = 8, .k = 2, .form = softmax},
+           {.N = 33, .E = 8, .k = 2, .form = mixtral, .masked = true},
+           {.N = 40, .E = 67, .k = 3, .form = mixtral, .bias = true},
+           {.N = 16, .E = 64, .k = 8, .form = softmax, .ties = true},
+           {.N = 16, .E = 16, .k = 16, .form = {.sigmoid = true}, .ties = true},
+           {.N = 24, .E = 32, .k = 4, .form = deepseek, .bias = true},
+           {.N = 24, .E = 32, .k = 4, .form = deepseek, .ties = true},
+           {.N = 24,
+           .E = 8,
+           .k = 3,
+           .form = {.groups = 8, .top_groups = 3, .scale = 0.5},
+           .masked = true},
+           {.N = 20, .E = 48, .k = 6, .form = {.prototypes = 6}},
+           {.N = 20,
+           .E = 48,
+           .k = 12,
+           .form = {.prototypes = 6, .normalise = true},
+           .bias = true,
+           .masked = true}}) {
+    cases.push_back(RouteCase(p));
+    cases.push_back(BalanceCase(p));
+  }
+  for (const Shape& p : NotFiniteShapes()) {
+    cases.push_back(NotFiniteRouteCase(p));
+  }
+  const std::vector<Rows> rows = AllRows();
   for (const Rows& p : rows) {
     cases.push_back(RowsCase(p));
     cases.push_back(GroupedCase(p));
