@@ -124,12 +124,12 @@ void OpList::AddRouting() {
                           .counts = Doubles(m, d.B * (d.E + 1))};
   });
   Add("balance", By(d.B, d.E), kernels_->balance, [=](Pieces& m) {
-    return BalanceArgs{d.B,
-                       d.E,
-                       d.k,
-                       0.01,
-                       Doubles(m, d.B * (d.E + 1)),
-                       m.Take(d.B * d.E, stat)};
+    return BalanceArgs{.G = d.B,
+                       .E = d.E,
+                       .k = d.k,
+                       .weight = 0.01,
+                       .counts = Doubles(m, d.B * (d.E + 1)),
+                       .dshares = m.Take(d.B * d.E, stat)};
   });
 }
 
