@@ -24,11 +24,6 @@ std::vector<VisitGroup*> RanksOfTokens(const Tape& tape) {
 
 namespace {
 
-template <typename T>  // Tensor or Var
-int32_t* Ints(const T& of) {
-  return static_cast<int32_t*>(of.data());
-}
-
 // x [count], of all ranks.
 Tensor Gathered(Tape& tape, const void* x, int64_t count, DType dtype) {
   const std::vector<VisitGroup*> groups = RanksOfTokens(tape);

@@ -9,8 +9,6 @@
 namespace delink::ops {
 namespace {
 
-const int32_t* Ints(Var x) { return static_cast<const int32_t*>(x.data()); }
-
 // A grouped product of rows x [cap, in], y [cap, out].
 GroupedMatmulArgs ProductOf(const Routing& r, GroupedForm form, void* x,
                             int64_t in, void* y, int64_t out, void* w) {

@@ -4,6 +4,8 @@
 // Pointwise work is bound by memory and counts as none.
 #pragma once
 
+#include <cstdint>
+
 #include "framework/autograd/tape.h"
 #include "layers/kernels/find_kernels.h"
 #include "layers/kernels/kernel_list.h"
@@ -24,6 +26,12 @@ const Table& KernelsOf(const Tape& tape, DType dtype,
       << tape.device().name() << ", only " << WhatIsIn(list)
       << ": add them to its list, or choose another run.precision";
   return *kernels;
+}
+
+// The elements of a tensor or value of integers.
+template <typename T>
+int32_t* Ints(const T& x) {
+  return static_cast<int32_t*>(x.data());
 }
 
 // Product of all dimensions but the last: the rows of x.

@@ -9,9 +9,6 @@
 namespace delink::ops {
 namespace {
 
-const int32_t* IdsOf(Var x) { return static_cast<const int32_t*>(x.data()); }
-int32_t* ToInts(Var x) { return static_cast<int32_t*>(x.data()); }
-
 // x [..., D] in the statistics' type: x itself, or a copy.
 template <typename Memory>  // Tape or Backward
 Tensor Widened(Memory& memory, Var x) {
@@ -119,7 +116,7 @@ void RouteGrad(Backward& back, const Routed& r) {
                             .k = r.c.top_k,
                             .form = r.c.form,
                             .logits = r.logits.data(),
-                            .ids = IdsOf(r.ids),
+                            .ids = Ints(r.ids),
                             .dgates = back.grad(r.gates).data(),
                             .dz = r.c.z_loss,
                             .targets = TargetsOf(tape, r.N)};
@@ -219,7 +216,7 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias, Param* loads) {
               .logits = logits.data(),
               .bias = bias != nullptr ? bias->weight().data() : nullptr,
               .gates = r.gates.data(),
-              .ids = ToInts(routed.ids)});
+              .ids = Ints(routed.ids)});
   tape.Inspect("output of the router", r.gates);
   AssignRows(routed, r);
   OpRecord op{.name = "route",

@@ -162,7 +162,7 @@ Json RoutersJson(const Routers& routers) {
     }
     if (router.load.empty()) continue;
     entry["load"] = router.load;
-    entry["max_violation"] = router.max_violation;
+    entry["max_violation"] = router.max_violation();
   }
   return list;
 }

@@ -53,14 +53,19 @@ size_t StageOf(const SourceModel& source) {
   return static_cast<size_t>(source.run.stage_index);
 }
 
+// Whether sharing and stage stay as they are.
+bool KeepsSharing(const OfflineDelinkOptions& options,
+                  const SourceModel& source) {
+  return source.kept != nullptr && !options.share && !options.depth;
+}
+
 // The stage that the change follows; null: that of the checkpoint stays, or is
 // the last.
 const Stage* NextStage(const OfflineDelinkOptions& options,
                        const SourceModel& source) {
   const std::vector<Stage>& stages = source.recipe.stages;
   const size_t next = StageOf(source) + 1;
-  if (source.kept != nullptr && !options.share && !options.depth)
-    return nullptr;
+  if (KeepsSharing(options, source)) return nullptr;
   return next < stages.size() ? &stages[next] : nullptr;
 }
 
@@ -144,7 +149,7 @@ absl::StatusOr<Change> PlanChange(const OfflineDelinkOptions& options,
   change.growth = {.policy = grow.value_or(GrowPolicy::kCopy),
                    .share = stages[StageOf(source)].share,
                    .seed = static_cast<uint64_t>(source.recipe.run.seed)};
-  if (source.kept != nullptr && !options.share && !options.depth) {
+  if (KeepsSharing(options, source)) {
     change.sharing = *source.kept;
   } else {
     DELINK_ASSIGN_OR_RETURN(std::vector<int> visited,

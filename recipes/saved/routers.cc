@@ -71,9 +71,9 @@ void AddLoads(const nlohmann::json& row, Routers& routers) {
   for (size_t i = 0; i < std::min(layers.size(), loads.size()); ++i) {
     for (RouterOfLayer& router : routers.layers) {
       if (layers[i] != router.layer || loads[i].size() != 5) continue;
-      for (const nlohmann::json& load : loads[i])
+      for (const nlohmann::json& load : loads[i]) {
         router.load.push_back(Number(load));
-      router.max_violation = router.load.back() - 1;
+      }
       routers.step = static_cast<int64_t>(Number(row["step"]));
     }
   }
@@ -127,7 +127,7 @@ std::string ToText(const Routers& routers) {
     line(router.layer, known ? number(router.load.front()) : "-",
          known ? number(router.load[2]) : "-",
          known ? number(router.load.back()) : "-",
-         known ? number(router.max_violation) : "-",
+         known ? number(router.max_violation()) : "-",
          router.bias.has_value()
              ? absl::StrFormat("%.3g to %.3g", router.bias->first,
                                router.bias->second)

@@ -17,7 +17,7 @@ struct RouterOfLayer {
   std::string layer;                              // "blocks/1"
   std::optional<std::pair<double, double>> bias;  // the least and the largest
   std::vector<double> load;  // as RoutingByLayer's; empty: not known
-  double max_violation = 0;
+  double max_violation() const { return load.back() - 1; }
 };
 
 struct Routers {

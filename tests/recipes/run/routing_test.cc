@@ -352,7 +352,7 @@ TEST(Routing, InspectShowsLoadsAndBiases) {
       EXPECT_EQ(router.layer, absl::StrCat("blocks/", i + 1));
       const Json& routing = rows[step - 1]["routing"];
       EXPECT_EQ(Json(router.load), routing["load"][i]);
-      EXPECT_EQ(router.max_violation, routing["max_violation"][i]);
+      EXPECT_EQ(router.max_violation(), routing["max_violation"][i]);
       const std::vector<float>& bias =
           tensors.at(absl::StrCat("/model/blocks/", i + 1, "/moe/router/bias"));
       EXPECT_EQ(router.bias->first, *std::ranges::min_element(bias));
