@@ -133,6 +133,8 @@ struct LossRecord {
   double loss_sum = 0;  // over the counted targets, in nats
   int64_t tokens = 0;   // counted targets
   double z_sum = 0;     // of the z-loss, which is not in loss_sum
+  double lost = 0;      // choices of experts that found no room, so that other
+                        // numbers are wrong (VisitInputs::expert_room)
 };
 
 // Is given values of a visit that looks for numbers that are not finite.
@@ -175,6 +177,10 @@ struct VisitInputs {
   // B, because an activation may hold only a part of the [B, T] tokens
   // (VisitGroups::sequence).
   int64_t sequences = 0;
+  // 0: ranks of groups().expert gather their tokens. Else they send them to the
+  // ranks whose experts these chose, with room for so many times a rank's mean
+  // share of the choices.
+  double expert_room = 0;
   // For generation token by token: the visit has only the tokens from
   // first_position on. A host object; null: the visit has all tokens.
   VisitStates* states = nullptr;

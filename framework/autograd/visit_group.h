@@ -39,6 +39,10 @@ class VisitGroup {
   // number rank(). kF32, kF64, kBF16.
   virtual void ReduceScatter(const void* send, void* recv, int64_t count,
                              DType dtype) = 0;
+  // send, recv: size() * count elements. Chunk r of `send` goes to rank r, whose
+  // chunk for this rank becomes chunk r of `recv`.
+  virtual void AllToAll(const void* send, void* recv, int64_t count,
+                        DType dtype) = 0;
   // In place. kF32, kF64.
   enum class Reduction : uint8_t { kSum, kMax };
   virtual void AllReduce(void* buffer, int64_t count, DType dtype,

@@ -29,7 +29,9 @@ struct UpdateControl {
   double norm = 0;         // of the gradient of the mean loss
   double loss_sum = 0;     // over all ranks
   double tokens = 0;       // counted targets, over all ranks
-  int32_t skip = 0;        // not finite or too large: nothing may be changed
+  double lost = 0;         // LossRecord::lost, over all ranks
+  int32_t skip = 0;  // not finite, too large or some are lost: nothing may be
+                     // changed
 };
 
 // The position in its parameter of element i of an update: first + i. If the
@@ -174,12 +176,13 @@ struct BalanceBiasArgs {
   }
 };
 
-// tail = {*loss_sum, *tokens, votes}, as doubles.
+// tail = {*loss_sum, *tokens, *lost, votes}, as doubles.
 struct SumsTailArgs {
   const double* loss_sum = nullptr;
   const int64_t* tokens = nullptr;
+  const double* lost = nullptr;
   double votes = 0;
-  double* tail = nullptr;  // [3]
+  double* tail = nullptr;  // [4]
 };
 
 }  // namespace delink

@@ -57,13 +57,8 @@ void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
       .finish_norm(stream, {.sums = sums, .n = n, .control = control});
 }
 
-void WriteTail(Stream& stream, Device& device, const double* loss_sum,
-               const int64_t* tokens, double votes, double* tail) {
-  KernelsOf(device, DType::kF32)
-      .sums_tail(stream, {.loss_sum = loss_sum,
-                          .tokens = tokens,
-                          .votes = votes,
-                          .tail = tail});
+void WriteTail(Stream& stream, Device& device, const SumsTailArgs& args) {
+  KernelsOf(device, DType::kF32).sums_tail(stream, args);
 }
 
 int FirstNonFiniteSlab(const Layout& layout, std::span<const double> sums) {

@@ -98,19 +98,18 @@ class SlabOptimizer {
 void SumSquares(Stream& stream, const ParamStore& store, int slab, Range owned,
                 double* sums, Plane plane = Plane::kGradient);
 
-// Computes norm, clip_factor, loss_sum, tokens and skip. `sums` has n block
-// sums of all ranks and slabs, then the sum of the losses and the number of
-// counted targets. All device memory. The sums are added in order; clip_factor
+// Computes norm, clip_factor, loss_sum, tokens, lost and skip. `sums` has n
+// block sums of all ranks and slabs, then what WriteTail writes, of all ranks.
+// All device memory. The sums are added in order; clip_factor
 // is min(1, clip / (norm + 1e-6)) / tokens, as in torch's clip_grad_norm_. skip
 // is set if the loss or the norm is not finite, the norm is above skip_above,
-// or no target was counted.
+// no target was counted, or something is lost.
 void FinishNorm(Stream& stream, Device& device, const double* sums, int64_t n,
                 UpdateControl* control);
 
-// Writes the three doubles that follow the block sums when ranks exchange them:
-// *loss_sum, *tokens and `votes`. All device memory.
-void WriteTail(Stream& stream, Device& device, const double* loss_sum,
-               const int64_t* tokens, double votes, double* tail);
+// Writes the four doubles that follow the block sums when ranks exchange them:
+// *loss_sum, *tokens, *lost and `votes`. All device memory.
+void WriteTail(Stream& stream, Device& device, const SumsTailArgs& args);
 
 // For error messages: the first logical slab with a cell whose sum is not
 // finite, or -1. `sums` are those of all cells (layout.h), on the host.

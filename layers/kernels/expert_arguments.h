@@ -130,13 +130,16 @@ struct OrderTokensArgs {
   void* to_gates = nullptr;          // [N, k] S, may be null
   int32_t* to_targets = nullptr;     // [N], may be null
 };
-// kept[n, j] = ids[n, j], or -1 if pair j of token numbers[n] has no row.
+// kept[n, j] = ids[n, j] - first, or -1 if that is not below E or if pair j of
+// token numbers[n] (null: n) has no row.
 struct KeptIdsArgs {
   int64_t N, k;
-  const int32_t* numbers;  // [N]
-  const int32_t* rows;     // [all tokens, k] of AssignRowsArgs
-  const int32_t* ids;      // [N, k]
-  int32_t* kept;           // [N, k]
+  const int32_t* numbers = nullptr;  // [N], may be null
+  const int32_t* rows = nullptr;     // [all tokens, k] of AssignRowsArgs; null:
+                                     // all pairs have one
+  int64_t E, first = 0;
+  const int32_t* ids;  // [N, k]; -1: no row
+  int32_t* kept;       // [N, k], may be ids
 };
 
 // Sorts pairs into rows. A pair whose id is -1 has none. Tokens whose target is
@@ -157,10 +160,23 @@ struct AssignRowsArgs {
   int32_t* loads;               // [E]: counted pairs, kept or not
 };
 
-// y[row] = x[token of row].
+// Sorts pairs into slots: of each of `ranks` ranks, which have `each` experts in
+// order, `cap` slots, which its pairs take in their order. A pair that finds
+// none is lost. One whose id is -1 takes none.
+struct AssignSlotsArgs {
+  int64_t N, k, ranks, each, cap;
+  const int32_t* ids;  // [N, k]
+  int32_t* slots;      // [N, k]: of each pair, or -1
+  int32_t* pairs;      // [ranks cap]: of each slot, or -1
+  int32_t* to_ids;     // [ranks cap]: the expert among its rank's, or -1
+  double* lost;        // += the pairs that are lost; may be null
+};
+
+// y[row] = x[token of row]. Without offsets there are cap rows, and one whose
+// pair is -1 becomes zeros.
 struct GatherRowsArgs {
   int64_t E, k, cap, D;
-  const int32_t* offsets;  // [E + 1]
+  const int32_t* offsets;  // [E + 1], may be null
   const int32_t* pairs;    // [cap]
   const void* x;           // [N, D]
   void* y;                 // [cap, D]

@@ -80,6 +80,7 @@ class Stream;
   KERNEL(order_tokens, OrderTokens)                              \
   KERNEL(kept_ids, KeptIds)                                      \
   KERNEL(assign_rows, AssignRows)                                \
+  KERNEL(assign_slots, AssignSlots)                              \
   KERNEL(gather_rows, GatherRows)                                \
   KERNEL(combine_rows, CombineRows)                              \
   KERNEL(grouped_matmul, GroupedMatmul)                          \

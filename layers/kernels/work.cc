@@ -318,11 +318,19 @@ Work Count(const OrderTokensArgs& a, DType dtype) {
 }
 
 Work Count(const KeptIdsArgs& a, DType) {
-  return {.read = Tokens(a.N + 2 * a.N * a.k), .written = Tokens(a.N * a.k)};
+  const int64_t pairs = a.N * a.k;
+  return {.read = Tokens((a.numbers != nullptr ? a.N : 0) +
+                         (a.rows != nullptr ? 2 : 1) * pairs),
+          .written = Tokens(pairs)};
 }
 
 Work Count(const AssignRowsArgs& a, DType) {
   return {.read = Tokens(a.N * a.k), .written = Tokens(2 * a.N * a.k)};
+}
+
+Work Count(const AssignSlotsArgs& a, DType) {
+  return {.read = Tokens(a.N * a.k),
+          .written = Tokens(a.N * a.k + 2 * a.ranks * a.cap)};
 }
 
 // Rows are counted as if all of the cap were there.

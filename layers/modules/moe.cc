@@ -6,6 +6,7 @@
 #include "layers/modules/gated_mlp.h"
 #include "layers/modules/mlp.h"
 #include "layers/ops/add.h"
+#include "layers/ops/expert_exchange.h"
 
 namespace delink {
 namespace {
@@ -99,14 +100,14 @@ Moe::Moe(const Scope& s, const Config& c)
 }
 
 Var Moe::operator()(Var x) {
-  DELINK_CHECK(x.tape().groups().expert == nullptr)
-      << "experts are whole on every rank";
-  const ops::Routing r =
-      ops::Route(ops::RouterLogits(x, router_), route_, bias_, loads_);
-  const Var h = ops::GroupedLinear(ops::Dispatch(x, r), r, up_, up_bias_);
+  const ops::AtExperts at = ops::ToExperts(
+      x, ops::Route(ops::RouterLogits(x, router_), route_, bias_, loads_));
+  const ops::Routing& r = at.r;
+  const Var h = ops::GroupedLinear(ops::Dispatch(at.x, r), r, up_, up_bias_);
   const Var rows = ops::GroupedLinear(ops::ActivateExperts(h, r, activation_),
                                       r, down_, down_bias_, /*gated=*/true);
-  Var y = ops::Combine(rows, r, x.shape());
+  const Var sums = ops::Combine(rows, r, at.x.shape());
+  Var y = ops::FromExperts(sums, at, x.shape());
   if (shared_ != nullptr) y = y + (*shared_)(x);
   return dropout_(y);
 }

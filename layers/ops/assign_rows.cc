@@ -108,6 +108,7 @@ Tensor KeptIds(const Routed& r, int64_t capacity, const Tensor& loads) {
                                    .k = k,
                                    .numbers = own,
                                    .rows = assign.rows,
+                                   .E = r.E,
                                    .ids = Ints(r.ids),
                                    .kept = Ints(kept)});
   return kept;
@@ -165,6 +166,15 @@ void AssignRows(const Routed& r, const Routing& to) {
                     .rows = Ints(to.rows),
                     .pairs = Ints(to.pairs),
                     .loads = Ints(own)});
+  if (to.ids.defined()) {
+    KernelsOf(tape, r.logits.dtype())
+        .kept_ids(tape.stream(), {.N = r.N,
+                                  .k = r.c.top_k,
+                                  .rows = Ints(to.rows),
+                                  .E = r.E,
+                                  .ids = Ints(r.ids),
+                                  .kept = Ints(to.ids)});
+  }
   Record(r, capacity, loads, together);
 }
 

@@ -32,7 +32,8 @@ const int32_t* TargetsOf(const Tape& tape, int64_t N);
 // The groups whose ranks have tokens of this micro-batch, the innermost first.
 std::vector<VisitGroup*> RanksOfTokens(const Tape& tape);
 
-// Writes the offsets, rows and pairs of `to`, and adds to the sums of the step.
+// Writes the offsets, rows, pairs and, if defined, ids of `to`, and adds to the
+// sums of the step.
 void AssignRows(const Routed& r, const Routing& to);
 
 }  // namespace delink::ops

@@ -13,7 +13,7 @@ namespace {
 GroupedMatmulArgs ProductOf(const Routing& r, GroupedForm form, void* x,
                             int64_t in, void* y, int64_t out, void* w) {
   return {.E = r.E,
-          .cap = r.N * r.k,
+          .cap = r.cap,
           .in = in,
           .out = out,
           .form = form,
@@ -28,7 +28,7 @@ void GatherTo(Stream& stream, const Routing& r, Var of, const void* x,
   KernelsOf(of.tape(), of.dtype())
       .gather_rows(stream, {.E = r.E,
                             .k = r.k,
-                            .cap = r.N * r.k,
+                            .cap = r.cap,
                             .D = D,
                             .offsets = Ints(r.offsets),
                             .pairs = Ints(r.pairs),
@@ -53,7 +53,7 @@ struct Activation {
   void Forward(Stream& stream, const Tensor& y) const {
     KernelsOf(h.tape(), h.dtype())
         .expert_act_forward(stream, {.E = r.E,
-                                     .cap = r.N * r.k,
+                                     .cap = r.cap,
                                      .F = F,
                                      .activation = form,
                                      .offsets = Ints(r.offsets),
@@ -68,7 +68,7 @@ struct Activation {
     back.device().FillZero(back.stream(), dgates.data(), dgates.bytes());
     KernelsOf(h.tape(), h.dtype())
         .expert_act_backward(back.stream(), {.E = r.E,
-                                             .cap = r.N * r.k,
+                                             .cap = r.cap,
                                              .F = F,
                                              .activation = form,
                                              .offsets = Ints(r.offsets),
@@ -92,7 +92,7 @@ struct Biases {
   void Add(Stream& stream) const {
     KernelsOf(y.tape(), y.dtype())
         .grouped_bias(stream, {.E = r.E,
-                               .cap = r.N * r.k,
+                               .cap = r.cap,
                                .D = y.dim(-1),
                                .offsets = Ints(r.offsets),
                                .pairs = Ints(r.pairs),
@@ -107,7 +107,7 @@ struct Biases {
     back.device().FillZero(back.stream(), dgates.data(), dgates.bytes());
     KernelsOf(y.tape(), y.dtype())
         .grouped_bias_gates(back.stream(), {.E = r.E,
-                                            .cap = r.N * r.k,
+                                            .cap = r.cap,
                                             .D = y.dim(-1),
                                             .offsets = Ints(r.offsets),
                                             .pairs = Ints(r.pairs),
@@ -119,7 +119,7 @@ struct Biases {
     const SmallGradient db(back, *b);
     KernelsOf(y.tape(), y.dtype())
         .grouped_bias_grad(back.stream(), {.E = r.E,
-                                           .cap = r.N * r.k,
+                                           .cap = r.cap,
                                            .D = y.dim(-1),
                                            .offsets = Ints(r.offsets),
                                            .pairs = Ints(r.pairs),
@@ -137,7 +137,7 @@ Var Dispatch(Var x, const Routing& r) {
   const int64_t D = x.dim(-1);
   DELINK_CHECK_EQ(RowsOf(x.shape()), r.N);
   Tape& tape = x.tape();
-  const Var y = tape.Output({r.N * r.k, D}, x.dtype());
+  const Var y = tape.Output({r.cap, D}, x.dtype());
   GatherTo(tape.stream(), r, x, x.data(), D, y.data());
   tape.Record({.name = "dispatch",
                .inputs = {x, r.offsets, r.rows, r.pairs},
@@ -161,7 +161,7 @@ Var Dispatch(Var x, const Routing& r) {
 Var GroupedLinear(Var x, const Routing& r, Param& w, Param* b, bool gated) {
   DELINK_CHECK_EQ(w.shape().rank(), 3);
   const int64_t in = w.shape()[2], out = w.shape()[1];
-  DELINK_CHECK_EQ(x.shape(), (Shape{r.N * r.k, in}));
+  DELINK_CHECK_EQ(x.shape(), (Shape{r.cap, in}));
   DELINK_CHECK_EQ(w.shape()[0], r.E);
   Tape& tape = x.tape();
   const Kernels& kernels = KernelsOf(tape, x.dtype());
@@ -176,7 +176,7 @@ Var GroupedLinear(Var x, const Routing& r, Param& w, Param* b, bool gated) {
     inputs.insert(inputs.end(), {r.gates, r.pairs});
     saves.insert(saves.end(), {r.gates, r.pairs});
   }
-  const double flops = 2.0 * static_cast<double>(x.dim(0) * in * out);
+  const double flops = 2.0 * static_cast<double>(r.choices * in * out);
   tape.Record(
       {.name = "grouped_linear",
        .inputs = std::move(inputs),
@@ -239,7 +239,7 @@ Var ActivateExperts(Var h, const Routing& r, ExpertActivation activation) {
 
 Var Combine(Var x, const Routing& r, const Shape& shape) {
   const int64_t D = x.dim(-1);
-  DELINK_CHECK_EQ(x.dim(0), r.N * r.k);
+  DELINK_CHECK_EQ(x.dim(0), r.cap);
   DELINK_CHECK(RowsOf(shape) == r.N && shape[-1] == D) << "to " << shape;
   Tape& tape = x.tape();
   const Var y = tape.Output(shape, x.dtype());

@@ -192,9 +192,12 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias, Param* loads) {
   const int64_t N = logits.dim(0), E = logits.dim(1), k = c.top_k;
   CheckFits(c, E, bias);
   Tape& tape = logits.tape();
-  const Routing r = {.N = N,
+  Routing r = {.N = N,
                      .E = E,
                      .k = k,
+                     .cap = N * k,
+                     .choices = N * k,
+                     .prototypes = c.form.prototypes,
                      .gates = tape.Output({N, k}, logits.dtype()),
                      .offsets = tape.Output({E + 1}, DType::kI32),
                      .rows = tape.Output({N, k}, DType::kI32),
@@ -218,6 +221,9 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias, Param* loads) {
               .gates = r.gates.data(),
               .ids = Ints(routed.ids)});
   tape.Inspect("output of the router", r.gates);
+  if (tape.groups().expert != nullptr) {
+    r.ids = tape.Output({N, k}, DType::kI32);
+  }
   AssignRows(routed, r);
   OpRecord op{.name = "route",
               .inputs = {logits},
@@ -227,6 +233,7 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias, Param* loads) {
               .own_rows = true,
               .mixes_columns = true,
               .input = [=](Backward& back) { RouteGrad(back, routed); }};
+  if (r.ids.defined()) op.outputs.push_back(r.ids);
   if (bias != nullptr || loads != nullptr) {
     op.weight = [bias, loads](Backward& back) {
       for (Param* const param : {bias, loads}) {

@@ -41,11 +41,18 @@ enum class RouteSum : uint8_t {
 };
 inline constexpr int64_t kRouteSums = 5;
 
-// What the tokens of a visit chose.
+// What N tokens chose of E experts, which this rank has. Each kept choice is a
+// row.
 struct Routing {
   int64_t N, E, k;
+  int64_t cap;      // the most rows that there may be
+  int64_t choices;  // of the rank's own tokens: its share of the work
+  int64_t prototypes;
   Var gates;                 // [N, k], in the statistics' type
   Var offsets, rows, pairs;  // i32, as AssignRowsArgs has them
+  // i32 [N, k], of pairs that are kept, else -1. Defined if other ranks have
+  // experts, which then are not among the E (expert_exchange.h).
+  Var ids = {};
 };
 
 // x w^T of x [..., D] and an exact w [E, D]: [N, E] in the statistics' type.
@@ -55,6 +62,7 @@ Var RouterLogits(Var x, Param& w);
 // alone. With `loads` [E] (ParamSpec::router_loads) the auxiliary loss has
 // these in place of the tokens' own. Both get a gradient of zeros. Tokens whose
 // target is not counted take no capacity and have no part in the terms.
+// The result is of all E experts, wherever they are.
 Routing Route(Var logits, const RouteConfig& c, Param* bias,
               Param* loads = nullptr);
 

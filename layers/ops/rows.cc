@@ -7,11 +7,9 @@
 #include "layers/ops/kernels_of.h"
 
 namespace delink::ops {
-namespace {
 
-// Copies a rank's own rows to their place in `all` and gathers the others.
-void Gather(Device& device, Stream& stream, VisitGroup& group,
-            const Tensor& own, const Tensor& all) {
+void GatherTensor(Device& device, Stream& stream, VisitGroup& group,
+              const Tensor& own, const Tensor& all) {
   DELINK_CHECK_EQ(all.elements(), group.size() * own.elements());
   device.Copy(stream,
               static_cast<char*>(all.data()) + group.rank() * own.bytes(),
@@ -19,10 +17,12 @@ void Gather(Device& device, Stream& stream, VisitGroup& group,
   group.AllGather(all.data(), own.elements(), own.dtype());
 }
 
-void Scatter(VisitGroup& group, const Tensor& all, const Tensor& own) {
+void ScatterTensor(VisitGroup& group, const Tensor& all, const Tensor& own) {
   DELINK_CHECK_EQ(all.elements(), group.size() * own.elements());
   group.ReduceScatter(all.data(), own.data(), own.elements(), own.dtype());
 }
+
+namespace {
 
 // In place. `visit` is a Tape or a Backward. bf16 sums are rounded once.
 template <typename Visit>
@@ -42,8 +42,8 @@ void SumOverRanks(Visit& visit, VisitGroup& group, const Tensor& x) {
     device.FillZero(stream, all.data(), all.bytes());
     device.Copy(stream, all.data(), x.data(), x.bytes());
   }
-  Scatter(group, all, own);
-  Gather(device, stream, group, own, all);
+  ScatterTensor(group, all, own);
+  GatherTensor(device, stream, group, own, all);
   if (all.data() != x.data()) {
     device.Copy(stream, x.data(), all.data(), x.bytes());
   }
@@ -55,31 +55,6 @@ Shape AllRows(const Tape& tape, int64_t rows, int64_t width) {
   DELINK_CHECK(B > 0 && rows % B == 0)
       << rows << " rows, " << B << " sequences";
   return {B, rows / B, width};
-}
-
-Var GatherOwn(Var x, VisitGroup& group) {
-  Tape& tape = x.tape();
-  DELINK_CHECK(x.shape().rank() == 3 && x.dim(0) == 1)
-      << x.shape() << " are not a rank's own rows";
-  const Var y =
-      tape.Output(AllRows(tape, group.size() * x.dim(1), x.dim(2)), x.dtype());
-  Gather(tape.device(), tape.stream(), group, x.value(), y.value());
-  OpRecord op{.name = "gather_rows",
-              .inputs = {x},
-              .outputs = {y},
-              .by_token = true,
-              .own_rows = true};
-  op.input = [=, &group](Backward& back) {
-    if (x.needs_grad()) Scatter(group, back.grad(y), back.NewGrad(x));
-  };
-  if (tape.inputs().remake) {
-    op.saves = {x};
-    op.remake = [=, &group](Backward& back, const Tensor& again) {
-      Gather(back.device(), back.stream(), group, x.value(), again);
-    };
-  }
-  tape.Record(std::move(op));
-  return y;
 }
 
 // For x that every rank has whole: passes it on to the products of each rank.
@@ -99,38 +74,72 @@ Var HandOn(Var x, VisitGroup& group) {
 
 }  // namespace
 
+Var GatherPieces(Var x, VisitGroup& group, const Shape& all) {
+  Tape& tape = x.tape();
+  const Var y = tape.Output(all, x.dtype());
+  GatherTensor(tape.device(), tape.stream(), group, x.value(), y.value());
+  OpRecord op{.name = "gather_rows",
+              .inputs = {x},
+              .outputs = {y},
+              .by_token = true,
+              .own_rows = true};
+  op.input = [=, &group](Backward& back) {
+    if (x.needs_grad()) ScatterTensor(group, back.grad(y), back.NewGrad(x));
+  };
+  if (tape.inputs().remake) {
+    op.saves = {x};
+    op.remake = [=, &group](Backward& back, const Tensor& again) {
+      GatherTensor(back.device(), back.stream(), group, x.value(), again);
+    };
+  }
+  tape.Record(std::move(op));
+  return y;
+}
+
+Var ScatterPieces(Var y, VisitGroup& group, const Shape& own) {
+  Tape& tape = y.tape();
+  const Var sum = tape.Output(own, y.dtype());
+  ScatterTensor(group, y.value(), sum.value());
+  tape.Record({.name = "scatter_rows",
+               .inputs = {y},
+               .outputs = {sum},
+               .by_token = true,
+               .input = [=, &group](Backward& back) {
+                 if (!y.needs_grad()) return;
+                 GatherTensor(back.device(), back.stream(), group, back.grad(sum),
+                          back.NewGrad(y));
+               }});
+  return sum;
+}
+
 Var GatherRows(Var x) {
   const VisitGroups& groups = x.tape().groups();
   if (groups.tensor == nullptr) return x;
-  return groups.sequence ? GatherOwn(x, *groups.tensor)
-                         : HandOn(x, *groups.tensor);
+  if (!groups.sequence) return HandOn(x, *groups.tensor);
+  DELINK_CHECK(x.shape().rank() == 3 && x.dim(0) == 1)
+      << x.shape() << " are not a rank's own rows";
+  return GatherPieces(
+      x, *groups.tensor,
+      AllRows(x.tape(), groups.tensor->size() * x.dim(1), x.dim(2)));
 }
 
 Var ScatterRows(Var y) {
   Tape& tape = y.tape();
   VisitGroup* const group = tape.groups().tensor;
   if (group == nullptr) return y;
-  OpRecord op{.name = "scatter_rows", .inputs = {y}, .by_token = true};
-  if (!tape.groups().sequence) {
-    const Var sum = tape.Overwrite(y);
-    SumOverRanks(tape, *group, sum.value());
-    op.outputs = {sum};
-    op.input = [=](Backward& back) { back.PassGrad(sum, y); };
-    tape.Record(std::move(op));
-    return sum;
+  if (tape.groups().sequence) {
+    const int64_t rows = RowsOf(y.shape());
+    DELINK_CHECK_EQ(rows % group->size(), 0) << rows << " rows";
+    return ScatterPieces(y, *group, {1, rows / group->size(), y.dim(-1)});
   }
-  const int64_t rows = RowsOf(y.shape());
-  DELINK_CHECK_EQ(rows % group->size(), 0) << rows << " rows";
-  const Var own = tape.Output({1, rows / group->size(), y.dim(-1)}, y.dtype());
-  Scatter(*group, y.value(), own.value());
-  op.outputs = {own};
-  op.input = [=](Backward& back) {
-    if (!y.needs_grad()) return;
-    Gather(back.device(), back.stream(), *group, back.grad(own),
-           back.NewGrad(y));
-  };
-  tape.Record(std::move(op));
-  return own;
+  const Var sum = tape.Overwrite(y);
+  SumOverRanks(tape, *group, sum.value());
+  tape.Record({.name = "scatter_rows",
+               .inputs = {y},
+               .outputs = {sum},
+               .by_token = true,
+               .input = [=](Backward& back) { back.PassGrad(sum, y); }});
+  return sum;
 }
 
 }  // namespace delink::ops

@@ -10,6 +10,8 @@
 #pragma once
 
 #include "framework/autograd/tape.h"
+#include "framework/autograd/visit_group.h"
+#include "framework/tensor/shape.h"
 
 namespace delink::ops {
 
@@ -23,5 +25,16 @@ Var GatherRows(Var x);
 // Without `sequence` the result is the whole sum and overwrites y, so y must be
 // an op's output that nothing else reads or saves. n divides B T.
 Var ScatterRows(Var y);
+
+// The same over any group, to a shape: x is this rank's piece of what is
+// gathered, y as large as all pieces.
+Var GatherPieces(Var x, VisitGroup& group, const Shape& all);
+Var ScatterPieces(Var y, VisitGroup& group, const Shape& own);
+
+// Of memory alone. Copies this rank's piece to its place in `all` and gathers
+// the others; writes this rank's piece of the sum over ranks of `all`.
+void GatherTensor(Device& device, Stream& stream, VisitGroup& group,
+              const Tensor& own, const Tensor& all);
+void ScatterTensor(VisitGroup& group, const Tensor& all, const Tensor& own);
 
 }  // namespace delink::ops

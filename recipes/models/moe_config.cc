@@ -91,10 +91,6 @@ std::vector<ModelConfig::Cut> MoeConfig::cuts() const {
 
 std::optional<ModelConfig::Objection> MoeConfig::ObjectionTo(
     const ParallelConfig& parallel) const {
-  if (parallel.expert > 1) {
-    return Objection{"parallel.expert",
-                     "ranks cannot have some of the experts yet; use expert 1"};
-  }
   if (parallel.tensor > 1 && !parallel.sequence.value_or(true)) {
     return Objection{"parallel.sequence",
                      "all tensor ranks would compute the experts of all "

@@ -69,6 +69,7 @@ struct MoeConfig final : ModelConfig {
   std::vector<Cut> cuts() const override;
   std::optional<Objection> ObjectionTo(
       const ParallelConfig& parallel) const override;
+  int64_t choices() const override { return top_k; }
   std::unique_ptr<ModelConfig> Clone() const override;
   void Describe(Section& section) override;
 

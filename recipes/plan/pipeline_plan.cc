@@ -66,6 +66,8 @@ std::string NameOf(VisitExchange::Kind kind) {
       return "all-gather";
     case VisitExchange::Kind::kScatter:
       return "reduce-scatter";
+    case VisitExchange::Kind::kAllToAll:
+      return "all-to-all";
     case VisitExchange::Kind::kSum:
       return "all-reduce";
     case VisitExchange::Kind::kMax:

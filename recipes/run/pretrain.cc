@@ -157,7 +157,8 @@ absl::StatusOr<int> Train(RunSetup& run, std::optional<int64_t> until_step) {
       batches.ReadAhead(stage->cut(), at.samples(), at.blend());
     }
     run.watch().Begin(Lane::kCompute, step, "waiting for the device");
-    const StepResult result = stage->executor().Finish();
+    DELINK_ASSIGN_OR_RETURN(const StepResult result,
+                            stage->executor().Finish());
     const TriedStep tried{step, lr, &batch, result};
     if (result.skipped) {
       DELINK_RETURN_IF_ERROR(PassOver(run, *stage, tried, most, at.skips()));

@@ -33,6 +33,8 @@ ParallelConfig First() {
   return {.tensor = 1,
           .context = 1,
           .expert = 1,
+          .dispatch = ExpertDispatch::kAuto,
+          .expert_room = 2,
           .pipeline = 1,
           .schedule = PipelineSchedule::k1F1B,
           .chunks = 1,
@@ -44,6 +46,8 @@ void FillIn(const ParallelConfig& before, ParallelConfig& parallel) {
   FillIn(before.tensor, parallel.tensor);
   FillIn(before.context, parallel.context);
   FillIn(before.expert, parallel.expert);
+  FillIn(before.dispatch, parallel.dispatch);
+  FillIn(before.expert_room, parallel.expert_room);
   FillIn(before.pipeline, parallel.pipeline);
   FillIn(before.schedule, parallel.schedule);
   FillIn(before.tensor_across_nodes, parallel.tensor_across_nodes);

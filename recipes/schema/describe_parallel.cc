@@ -22,6 +22,18 @@ std::string_view Word(PipelineSchedule schedule) {
   return "";
 }
 
+std::string_view Word(ExpertDispatch dispatch) {
+  switch (dispatch) {
+    case ExpertDispatch::kAuto:
+      return "auto";
+    case ExpertDispatch::kGather:
+      return "gather";
+    case ExpertDispatch::kAllToAll:
+      return "all-to-all";
+  }
+  return "";
+}
+
 std::string_view Word(Axis axis) {
   return static_cast<int>(axis) < kMeshAxes ? ToString(axis) : "";
 }
@@ -98,6 +110,31 @@ void DescribeWithin(Section& s, ParallelConfig& parallel) {
          .max = kMaxRanks});
 }
 
+void DescribeExpert(Section& s, ParallelConfig& parallel) {
+  s.Int("expert", &parallel.expert,
+        {.doc = "expert-parallel ranks: how many neighbouring ranks of a "
+                "pipeline stage share the experts of each layer. Part of "
+                "data x tensor x context, which it must divide",
+         .when_omitted = "as in the previous stage; in the first `1`",
+         .min = 1,
+         .max = 512});
+  s.Enum("dispatch", &parallel.dispatch, Word,
+         {.doc = "how tokens reach the experts of other ranks. gather: every "
+                 "rank gathers the tokens of all; all-to-all: a token goes to "
+                 "the ranks whose experts it chose; auto: all-to-all if "
+                 "expert_room x model.top_k is less than expert, because less "
+                 "is then sent",
+          .when_omitted = "as in the previous stage; in the first `\"auto\"`"});
+  s.Float("expert_room", &parallel.expert_room,
+          {.doc = "with all-to-all, the choices that a rank has room for, of "
+                  "each other rank's tokens, as a multiple of their mean "
+                  "number. If a batch needs more, all ranks take twice the "
+                  "room and run the step again",
+           .when_omitted = "as in the previous stage; in the first `2`",
+           .min = 0.01,
+           .max = 1024});
+}
+
 void DescribePipeline(Section& s, ParallelConfig& parallel) {
   s.Int(
       "pipeline", &parallel.pipeline,
@@ -152,13 +189,7 @@ void DescribeParallel(Section& s, ParallelConfig& parallel) {
   DescribeWithin(s, parallel);
   DescribePipeline(s, parallel);
   RankOrderKey(s, &parallel.rank_order);
-  s.Int("expert", &parallel.expert,
-        {.doc = "expert-parallel ranks: how many neighbouring ranks of a "
-                "pipeline stage share the experts of each layer. Part of "
-                "data x tensor x context, which it must divide",
-         .when_omitted = "as in the previous stage; in the first `1`",
-         .min = 1,
-         .max = 512});
+  DescribeExpert(s, parallel);
 }
 
 }  // namespace delink::schema

@@ -73,6 +73,8 @@ struct ModelConfig {
   virtual std::optional<Objection> ObjectionTo(const ParallelConfig&) const {
     return std::nullopt;
   }
+  // Experts that a token goes to in a block.
+  virtual int64_t choices() const { return 0; }
   virtual std::unique_ptr<ModelConfig> Clone() const = 0;
   // Describes every key of the kind: `layers`, and `vocab` and `max_seq` if the
   // kind has them. Every value affects the weights or the function, so no key

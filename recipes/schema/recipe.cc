@@ -254,6 +254,18 @@ int64_t Recipe::Batch(size_t stage) const {
   return stages.at(stage).batch.value_or(data.batch);
 }
 
+double Recipe::ExpertRoom(size_t stage) const {
+  const ParallelConfig& parallel = stages.at(stage).parallel;
+  const auto ranks = static_cast<double>(parallel.expert);
+  const double room = *parallel.expert_room;
+  // Each rank gathers the tokens of all, or sends a token to `choices` of them
+  // with that room.
+  const bool less = room * static_cast<double>(model->choices()) < ranks;
+  const bool sends = parallel.dispatch == ExpertDispatch::kAllToAll ||
+                     (parallel.dispatch == ExpertDispatch::kAuto && less);
+  return parallel.expert > 1 && sends ? room : 0;
+}
+
 int64_t Recipe::MicroBatch(size_t stage) const {
   return stages.at(stage).micro_batch.value_or(run.micro_batch);
 }

@@ -67,12 +67,18 @@ struct Until {
 // The order of work in a pipeline stage (parallel/pipeline).
 enum class PipelineSchedule { k1F1B, kInterleaved, kZeroBubble };
 
+// How tokens reach experts on other ranks (layers/ops/expert_exchange.h). kAuto:
+// the way that sends less.
+enum class ExpertDispatch { kAuto, kGather, kAllToAll };
+
 struct ParallelConfig {
   int64_t data = 0;  // if omitted, 0 until CheckWorld sets it
   // Here and below, 0, nullopt and empty mean omitted until the recipe is
   // complete.
   int64_t tensor = 0, context = 0;
   int64_t expert = 0;  // of the ranks of a pipeline stage
+  std::optional<ExpertDispatch> dispatch;
+  std::optional<double> expert_room;  // of all-to-all, at first
   // Stages of the pipeline, the schedule, and chunks of each stage.
   int64_t pipeline = 0;
   std::optional<PipelineSchedule> schedule;
@@ -173,6 +179,8 @@ struct Recipe {
   int64_t Batch(size_t stage) const;
   int64_t StepTokens(size_t stage) const { return Batch(stage) * data.seq; }
   int64_t MicroBatch(size_t stage) const;
+  // VisitInputs::expert_room: 0 if ranks gather tokens.
+  double ExpertRoom(size_t stage) const;
   // Weights of data.Sources() in a stage, in that order; not all zero.
   std::vector<double> Weights(size_t stage) const;
   // What the stage's backward recomputes.

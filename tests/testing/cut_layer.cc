@@ -81,8 +81,15 @@ Range Piece(int64_t count, int64_t unit, int at, int n) {
   return {units * at / n * unit, units * (at + 1) / n * unit};
 }
 
+// `at` of `n` along the tensor axis, or that of experts.
 Cut CutOf(const ParamSpec& spec, int at, int n) {
   const Rect whole = WholeOf(spec.shape);
+  if (spec.split == Split::kExpert) {
+    const Range rows = Piece(whole.rows, whole.rows / spec.shape[0], at, n);
+    return {.here = {{.row = rows.begin,
+                      .rows = rows.size(),
+                      .columns = whole.columns}}};
+  }
   if (n == 1 || spec.split == Split::kNone) return {.here = {whole}};
   if (spec.split == Split::kIn) {
     const Range columns = Piece(whole.columns, spec.unit, at, n);
@@ -113,6 +120,7 @@ Shape ShapeOf(const Shape& whole, const std::vector<Rect>& rects) {
   int64_t rows = 0;
   for (const Rect& rect : rects) rows += rect.rows;
   if (whole.rank() < 2) return {rows};
+  if (whole.rank() == 3) return {rows / whole[1], whole[1], whole[2]};
   return {rows, rects[0].columns};
 }
 
@@ -134,7 +142,7 @@ std::vector<double> ValuesOf(const ParamDecl& decl) {
   const Shape& shape = decl.spec.shape;
   const bool vector = shape.rank() < 2;
   const double size =
-      vector ? 0.5 : 1 / std::sqrt(static_cast<double>(shape[1]));
+      vector ? 0.5 : 1 / std::sqrt(static_cast<double>(shape[-1]));
   const bool ones = decl.spec.init.kind == Init::Kind::kOnes;
   std::vector<double> values;
   for (const BFloat16 v :
@@ -180,7 +188,7 @@ class CutRank {
  public:
   // Ranks are those of `tensor` for each of `context`; null: alone there.
   CutRank(const CutCase& c, const CutOptions& options, Communicator* tensor,
-          Communicator* context)
+          Communicator* context, Communicator* expert)
       : c_(c),
         options_(options),
         rank_(tensor != nullptr ? tensor->rank() : 0),
@@ -188,6 +196,7 @@ class CutRank {
         key_(KeyFromSeed(7)) {
     if (tensor != nullptr) tensor_ = std::make_unique<NotedGroup>(*tensor);
     if (context != nullptr) context_ = std::make_unique<NotedGroup>(*context);
+    if (expert != nullptr) expert_ = std::make_unique<NotedGroup>(*expert);
     layer_ = c.build(Scope(registry_, options.dtype));
     for (const ParamDecl& decl : registry_.decls) TakeParam(decl);
     for (int64_t b = 0; b < c.B; ++b) samples_.push_back(100 + 3 * b);
@@ -200,19 +209,20 @@ class CutRank {
 
   absl::Status Run() {
     for (int time = 0; time < options_.times; ++time) {
-      record_ = {};
+      record_ = {.lost = record_.lost};
       Bind(time > 0);
       visit_->Forward(Phase::kForward, Inputs(), x_.tensor(), y_.tensor());
       ExpectExchanges(Phase::kForward);
       const std::vector<double> first = y_.values();
-      record_ = {};
+      record_ = {.lost = record_.lost};
       visit_->Forward(Phase::kRecord, Inputs(), x_.tensor(), y_.tensor());
       ExpectExchanges(Phase::kRecord);
       EXPECT_EQ(first, y_.values());
       GoBack();
       if (time == 0) Finish();
     }
-    for (const NotedGroup* group : {tensor_.get(), context_.get()}) {
+    for (const NotedGroup* group :
+         {tensor_.get(), context_.get(), expert_.get()}) {
       if (group != nullptr && !group->status().ok()) return group->status();
     }
     return absl::OkStatus();
@@ -224,6 +234,7 @@ class CutRank {
     result.loss.loss_sum += record_.loss_sum;
     result.loss.tokens += record_.tokens;
     result.loss.z_sum += record_.z_sum;
+    result.loss.lost += record_.lost;
     Place(y_, result.y);
     Place(dx_, result.dx);
     for (size_t i = 0; i < held_.size(); ++i) {
@@ -300,7 +311,12 @@ class CutRank {
 
   void TakeParam(const ParamDecl& decl) {
     if (decl.link >= 0) return;
-    Cut cut = CutOf(decl.spec, rank_, options_.ranks);
+    const bool of_experts = decl.spec.split == Split::kExpert;
+    Cut cut =
+        of_experts
+            ? CutOf(decl.spec, expert_ == nullptr ? 0 : expert_->rank(),
+                    options_.expert)
+            : CutOf(decl.spec, rank_, options_.ranks);
     Hold(decl, std::move(cut.here), decl.param.get());
     if (cut.rest.empty()) return;
     decl.param->BindRest(std::make_unique<Param>());
@@ -308,8 +324,10 @@ class CutRank {
   }
   void Hold(const ParamDecl& decl, std::vector<Rect> rects, Param* param) {
     const Shape shape = ShapeOf(decl.spec.shape, rects);
+    const DType wide = StatisticsOf(options_.dtype);
+    const bool exact = decl.spec.exact;
     const DType gradients =
-        options_.bf16_gradients ? DType::kBF16 : StatisticsOf(options_.dtype);
+        options_.bf16_gradients && !exact ? DType::kBF16 : wide;
     const auto index = static_cast<int>(&decl - registry_.decls.data());
     const bool linked = std::any_of(
         registry_.decls.begin(), registry_.decls.end(),
@@ -317,7 +335,7 @@ class CutRank {
     Held held{.decl = &decl,
               .rects = std::move(rects),
               .param = param,
-              .weight = Array(options_.dtype, shape),
+              .weight = Array(exact ? wide : options_.dtype, shape),
               .grad = Array(gradients, shape, linked ? 0.0 : 1.0),
               .linked = linked};
     const std::vector<double> values = ValuesOf(decl);
@@ -351,6 +369,7 @@ class CutRank {
             .inputs = Inputs(),
             .groups = {.tensor = tensor_.get(),
                        .context = context_.get(),
+                       .expert = expert_.get(),
                        .sequence = options_.sequence}};
   }
   // Asks a first visit, over memory of its own, for the output's shape.
@@ -360,7 +379,7 @@ class CutRank {
     probe.Forward(Phase::kForward, Inputs(), x_.tensor(), Tensor());
     const Shape shape = probe.output().shape();
     y_ = Array(options_.dtype, shape);
-    if (tensor_ != nullptr) tensor_->TakeNotes();
+    TakeNotes();
     const std::vector<double> all = Numbers("dy", c_.B * c_.T * shape[2]);
     dy_ = Array(options_.dtype, shape, TokensOf(all, own_, shape[2]));
   }
@@ -377,7 +396,8 @@ class CutRank {
             .positions = given(positions_),
             .documents = given(c_.documents),
             .places = context_ != nullptr ? places_.data() : nullptr,
-            .sequences = c_.B};
+            .sequences = c_.B,
+            .expert_room = options_.expert_room};
   }
   void Bind(bool written) {
     for (Held& held : held_) {
@@ -414,17 +434,27 @@ class CutRank {
     }
   }
   void ExpectExchanges(Phase phase) {
-    if (tensor_ == nullptr) return;
-    const std::vector<Exchange> notes = tensor_->TakeNotes();
+    const std::vector<Exchange> notes = TakeNotes();
     if (options_.memory != MemoryMode::kPlanned) return;
     EXPECT_EQ(notes, At(visit_->exchanges(), phase));
+  }
+  // As VisitRunner::exchanges has them.
+  std::vector<Exchange> TakeNotes() {
+    std::vector<Exchange> all;
+    for (NotedGroup* group : {tensor_.get(), expert_.get()}) {
+      if (group == nullptr) continue;
+      for (const Exchange& exchange : group->TakeNotes()) {
+        all.push_back(exchange);
+      }
+    }
+    return all;
   }
 
   const CutCase& c_;
   CutOptions options_;
   int rank_;  // along the tensor axis
   std::unique_ptr<Device> device_;
-  std::unique_ptr<NotedGroup> tensor_, context_;
+  std::unique_ptr<NotedGroup> tensor_, context_, expert_;
   RngKey key_;
   ParamRegistry registry_;
   VisitRunner::Layer layer_;
@@ -446,9 +476,12 @@ absl::Status RunOn(const CutCase& c, const CutOptions& options,
   DELINK_ASSIGN_OR_RETURN(const auto tensor, comm.Split(place, 0));
   DELINK_ASSIGN_OR_RETURN(const auto context,
                           comm.Split(comm.rank() % options.ranks, 0));
+  DELINK_ASSIGN_OR_RETURN(const auto expert,
+                          comm.Split(comm.rank() / options.expert, 0));
   auto rank = std::make_unique<CutRank>(
       c, options, options.ranks > 1 ? tensor.get() : nullptr,
-      options.context > 1 ? context.get() : nullptr);
+      options.context > 1 ? context.get() : nullptr,
+      options.expert > 1 ? expert.get() : nullptr);
   const absl::Status status = rank->Run();
   At(ranks, comm.rank()) = std::move(rank);
   return status;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <memory>
 #include <ostream>
 #include <utility>
 #include <vector>
@@ -14,7 +16,12 @@
 namespace delink::testing {
 
 struct Exchange {
-  enum class Kind : uint8_t { kAllGather, kReduceScatter, kAllReduce };
+  enum class Kind : uint8_t {
+    kAllGather,
+    kReduceScatter,
+    kAllToAll,
+    kAllReduce
+  };
   Kind kind;
   int64_t count;
   DType dtype;
@@ -45,6 +52,27 @@ class NotedGroup final : public VisitGroup {
     if (!Begin(Exchange::Kind::kReduceScatter, count, dtype)) return;
     status_ =
         comm_->ReduceScatter(send, recv, count, dtype, ReduceOp::kSum)->Wait();
+  }
+  void AllToAll(const void* send, void* recv, int64_t count,
+                DType dtype) override {
+    if (!Begin(Exchange::Kind::kAllToAll, count, dtype)) return;
+    const int64_t bytes = count * SizeOf(dtype);
+    std::vector<std::unique_ptr<Pending>> posted;
+    for (int i = 1; i < size_; ++i) {
+      const int to = (rank_ + i) % size_, from = (rank_ - i + size_) % size_;
+      posted.push_back(comm_->Send(static_cast<const char*>(send) + to * bytes,
+                                   count, dtype, to, 0));
+      posted.push_back(comm_->Recv(static_cast<char*>(recv) + from * bytes,
+                                   count, dtype, from, 0));
+    }
+    std::memcpy(static_cast<char*>(recv) + rank_ * bytes,
+                static_cast<const char*>(send) + rank_ * bytes,
+                static_cast<size_t>(bytes));
+    for (const auto& one : posted) {
+      if (const absl::Status status = one->Wait(); !status.ok()) {
+        status_ = status;
+      }
+    }
   }
   void AllReduce(void* buffer, int64_t count, DType dtype,
                  Reduction reduction) override {

@@ -55,16 +55,24 @@ void VisitRunner::Measure() {
   MeasuringMemory memory;
   const auto tensor = Imagined(options_.groups.tensor);
   const auto context = Imagined(options_.groups.context);
+  const auto expert = Imagined(options_.groups.expert);
   Tape tape({.device = meta.get(),
              .stream = stream.get(),
              .accumulate = Accumulate,
              .groups = {.tensor = tensor.get(),
                         .context = context.get(),
+                        .expert = expert.get(),
                         .sequence = options_.groups.sequence}},
             memory);
   const auto note = [&](Phase phase) {
     At(plan_, phase) = memory.Plan();
-    if (tensor != nullptr) At(exchanges_, phase) = tensor->TakeNotes();
+    At(exchanges_, phase).clear();
+    for (NotedGroup* group : {tensor.get(), expert.get()}) {
+      if (group == nullptr) continue;
+      for (const Exchange& exchange : group->TakeNotes()) {
+        At(exchanges_, phase).push_back(exchange);
+      }
+    }
   };
   void* const anywhere = *meta->Allocate(0, "inputs");
   const Tensor input(anywhere, options_.x_dtype, options_.x);

@@ -56,7 +56,7 @@ class VisitRunner {
   Tape& tape() { return *tape_; }
   const VisitPlan& plan() const { return plan_; }
   // With kPlanned, by phase, what the meta device's visits asked of
-  // groups.tensor.
+  // groups.tensor, then of groups.expert.
   using Exchanges = std::array<std::vector<Exchange>, kPhases>;
   const Exchanges& exchanges() const { return exchanges_; }
 

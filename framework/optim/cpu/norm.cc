@@ -151,12 +151,13 @@ void FinishNorm(Stream&, const FinishNormArgs& a) {
   UpdateControl& control = *a.control;
   control.loss_sum = a.sums[a.n];
   control.tokens = a.sums[a.n + 1];
+  control.lost = a.sums[a.n + 2];
   control.norm = std::sqrt(squares) / control.tokens;
   const bool too_large =
       control.skip_above > 0 && control.norm > control.skip_above;
   control.skip = !std::isfinite(control.loss_sum) ||
                  !std::isfinite(control.norm) || !(control.tokens > 0) ||
-                 too_large;
+                 control.lost > 0 || too_large;
   double factor = 1;
   if (control.clip > 0) {
     // As torch.nn.utils.clip_grad_norm_.
@@ -169,7 +170,8 @@ template <typename T>
 void SumsTail(Stream&, const SumsTailArgs& a) {
   a.tail[0] = *a.loss_sum;
   a.tail[1] = static_cast<double>(*a.tokens);
-  a.tail[2] = a.votes;
+  a.tail[2] = *a.lost;
+  a.tail[3] = a.votes;
 }
 
 DELINK_OPTIM_INSTANTIATE(FinishNorm, FinishNormArgs);

@@ -95,9 +95,11 @@ __global__ void __launch_bounds__(kWarp) FinishNormKernel(FinishNormArgs a) {
   const double squares = SumInOrder(0.0, a.sums, a.n, stage);
   if (threadIdx.x != 0) return;
   UpdateControl& control = *a.control;
-  const double loss_sum = a.sums[a.n], tokens = a.sums[a.n + 1];
+  const double loss_sum = a.sums[a.n], tokens = a.sums[a.n + 1],
+               lost = a.sums[a.n + 2];
   const double norm = sqrt(squares) / tokens;
   const bool skip = !IsFinite(loss_sum) || !IsFinite(norm) || !(tokens > 0) ||
+                    lost > 0 ||
                     (control.skip_above > 0 && norm > control.skip_above);
   double factor = 1.0;
   if (control.clip > 0) {
@@ -106,6 +108,7 @@ __global__ void __launch_bounds__(kWarp) FinishNormKernel(FinishNormArgs a) {
   }
   control.loss_sum = loss_sum;
   control.tokens = tokens;
+  control.lost = lost;
   control.norm = norm;
   control.skip = skip ? 1 : 0;
   control.clip_factor = skip ? 0.0 : factor / tokens;
@@ -115,7 +118,8 @@ __global__ void __launch_bounds__(kWarp) FinishNormKernel(FinishNormArgs a) {
 __global__ void SumsTailKernel(SumsTailArgs a) {
   a.tail[0] = *a.loss_sum;
   a.tail[1] = static_cast<double>(*a.tokens);
-  a.tail[2] = a.votes;
+  a.tail[2] = *a.lost;
+  a.tail[3] = a.votes;
 }
 
 }  // namespace delink::cuda

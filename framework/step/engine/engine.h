@@ -106,6 +106,8 @@ class Engine {
   // micro-batch, layer, context and tensor place (the number of all visits if
   // there is none).
   const std::vector<double>& numbers() const { return numbers_; }
+  // LossRecord::lost of that pass, over all ranks.
+  double lost() const { return lost_; }
   // Of a diagnosis: what is not finite in this rank's first such visit, with
   // its layer and token; empty if there is none.
   const std::string& not_finite() const { return found_.what; }
@@ -199,7 +201,7 @@ class Engine {
                                  bool written);
   double SumSquaresOf(int slab, const void* gradient, int64_t elements);
   bool CountsTogether(const Pass& pass, int32_t program_slab) const;
-  std::vector<double> FoundLosses();
+  LossRecord FoundLosses();
   std::vector<double> FoundAgreements(const Pass& pass);
   std::unique_ptr<Pending> Sum(const Pass& pass);
 
@@ -263,6 +265,7 @@ class Engine {
   };
   Found found_;
   std::vector<double> numbers_;
+  double lost_ = 0;
 
   std::unique_ptr<LaneRunner> lanes_;  // last: its thread uses all of the above
 };

@@ -161,12 +161,12 @@ bool Engine::CountsTogether(const Pass& pass, int32_t program_slab) const {
   return true;
 }
 
-std::vector<double> Engine::FoundLosses() {
+LossRecord Engine::FoundLosses() {
   LossRecord record;
   env_.device->CopyToHost(*compute_stream_, &record, records_->loss,
                           sizeof(record));
   compute_stream_->Synchronize();
-  return {record.loss_sum, static_cast<double>(record.tokens)};
+  return record;
 }
 
 std::vector<double> Engine::FoundAgreements(const Pass& pass) {
@@ -191,9 +191,11 @@ std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
   // After this the device does not read the batch any more.
   compute_stream_->Synchronize();
   ReduceOp op = ReduceOp::kSum;
+  const LossRecord losses = FoundLosses();
+  double lost = losses.lost;
   switch (pass.program.kind) {
     case PassKind::kEvaluation:
-      numbers_ = FoundLosses();
+      numbers_ = {losses.loss_sum, static_cast<double>(losses.tokens)};
       break;
     case PassKind::kProbe:
       numbers_ = FoundAgreements(pass);
@@ -201,6 +203,7 @@ std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
     default: {  // a diagnosis: the lowest data place's first visit; of its
                 // ranks, which see each other's tokens, the lowest that saw it
       op = ReduceOp::kMin;
+      lost = -lost;
       const ProgramShape& shape = pass.program.shape;
       const int64_t visits = int64_t{shape.micro_batches} * shape.layers;
       const MeshPlace place =
@@ -213,8 +216,16 @@ std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
                                  : shape.ranks * visits)};
     }
   }
-  return env_.compute->AllReduce(
-      numbers_.data(), static_cast<int64_t>(numbers_.size()), DType::kF64, op);
+  numbers_.push_back(lost);
+  return Chain(
+      env_.compute->AllReduce(numbers_.data(),
+                              static_cast<int64_t>(numbers_.size()),
+                              DType::kF64, op),
+      {[this]() -> std::unique_ptr<Pending> {
+        lost_ = std::abs(numbers_.back());
+        numbers_.pop_back();
+        return nullptr;
+      }});
 }
 
 }  // namespace delink

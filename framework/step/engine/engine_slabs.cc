@@ -70,10 +70,13 @@ void Engine::Squares(int slab) {
 
 std::unique_ptr<Pending> Engine::Norm() {
   // The loss and the tokens behind them travel in the same exchange.
-  WriteTail(*compute_stream_, *env_.device, &records_->loss->loss_sum,
-            &records_->loss->tokens,
-            env_.watch != nullptr ? env_.watch->Vote() : 0,
-            records_->layer_sums - kTailSums);
+  const LossRecord* const loss = records_->loss;
+  WriteTail(*compute_stream_, *env_.device,
+            {.loss_sum = &loss->loss_sum,
+             .tokens = &loss->tokens,
+             .lost = &loss->lost,
+             .votes = env_.watch != nullptr ? env_.watch->Vote() : 0,
+             .tail = records_->layer_sums - kTailSums});
   return Chain(
       ExchangeSums(memory_.sums), {[this]() -> std::unique_ptr<Pending> {
         FinishNorm(*compute_stream_, *env_.device, records_->sums,

@@ -35,7 +35,7 @@ struct Engine::Records {
   // `documents` [M, B, all T].
   int32_t* places = nullptr;
   int32_t* documents = nullptr;
-  // By cell (layout.h); then loss, tokens, votes; then by layer.
+  // By cell (layout.h); then loss, tokens, lost, votes; then by layer.
   double* sums = nullptr;
   double* layer_sums = nullptr;  // in `sums`
   // Copies of the layers' sums, as `controls`, and by slab

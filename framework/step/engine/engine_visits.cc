@@ -38,7 +38,8 @@ VisitInputs Engine::InputsOf(const Pass& pass, const Instruction& visit) const {
           .positions = positions,
           .documents = documents,
           .places = records_->places,
-          .sequences = b};
+          .sequences = b,
+          .expert_room = memory_.batch.expert_room};
 }
 
 void* Engine::SlotAddress(const Pass& pass, int32_t layer, int32_t m) const {

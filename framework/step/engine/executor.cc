@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
+#include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/engine/engine_state.h"
 #include "framework/step/plan/layout_shape.h"
@@ -133,47 +134,90 @@ absl::Status Executor::TakePass(Program program, const ProgramShape& shape) {
 
 absl::StatusOr<std::unique_ptr<Executor>> Executor::Create(
     const Env& env, const Options& options) {
-  const Layout& layout = env.store->layout();
   std::unique_ptr<Executor> e(new Executor(env, options));
-  std::vector<LayerPlan> layers = MeasureLayers(
-      *env.model, *env.store, options.batch, env.accumulate, options.measured);
-  ProgramShape shape = ShapeOf(layout, options.micro_batches, options.ahead,
-                               MayBeLate(*env.optimizer));
-  shape.slot_class = SlotClasses(layers, options.recompute);
+  DELINK_RETURN_IF_ERROR(e->Prepare());
+  return e;
+}
+
+absl::Status Executor::Prepare() {
+  const Layout& layout = env_.store->layout();
+  std::vector<LayerPlan> layers =
+      MeasureLayers(*env_.model, *env_.store, options_.batch, env_.accumulate,
+                    options_.measured);
+  ProgramShape shape = ShapeOf(layout, options_.micro_batches, options_.ahead,
+                               MayBeLate(*env_.optimizer));
+  shape.slot_class = SlotClasses(layers, options_.recompute);
   if (VisitsTogether(shape)) {
     for (const LayerPlan& layer : layers) {
       shape.exchanges.push_back(layer.exchanges);
     }
   }
   shape.update_exchanges = UpdateExchangesOf(
-      layout, *env.optimizer, StatisticsOf(env.store->options().dtype));
-  shape.late_updates = LateUpdatesOf(shape, *env.optimizer);
+      layout, *env_.optimizer, StatisticsOf(env_.store->options().dtype));
+  shape.late_updates = LateUpdatesOf(shape, *env_.optimizer);
   DELINK_RETURN_IF_ERROR(
-      AgreeOnStatus(*env.compute, CheckHostUpdates(layout, shape)));
+      AgreeOnStatus(*env_.compute, CheckHostUpdates(layout, shape)));
   std::vector<PassKind> kinds = {PassKind::kStep, PassKind::kGradients,
                                  PassKind::kEvaluation, PassKind::kDiagnosis};
-  if (options.probes) kinds.push_back(PassKind::kProbe);
+  if (options_.probes) kinds.push_back(PassKind::kProbe);
   DELINK_ASSIGN_OR_RETURN(const std::shared_ptr<const JointPlan> plan,
-                          PlanTogether(*env.compute, options, shape, kinds));
-  const int stage = layout.mesh().PlaceOf(env.store->rank())[Axis::kPipeline];
+                          PlanTogether(*env_.compute, options_, shape, kinds));
+  const int stage = layout.mesh().PlaceOf(env_.store->rank())[Axis::kPipeline];
   for (const PassKind kind : kinds) {
-    DELINK_RETURN_IF_ERROR(e->TakePass(At(plan->Of(kind), stage), shape));
+    DELINK_RETURN_IF_ERROR(TakePass(At(plan->Of(kind), stage), shape));
   }
   // Ranks that share a visit may do more work together than one alone: several
   // may have the same keys and values, or unequal numbers of them.
   const bool alone = !VisitsTogether(shape);
-  e->flops_per_micro_batch_ = FlopsPerMicroBatch(
+  flops_per_micro_batch_ = FlopsPerMicroBatch(
       plan->Of(PassKind::kStep),
       alone ? layers
-            : MeasureWork(*env.model, *env.store, options.batch, env.accumulate,
-                          options.measured));
-  e->memory_ = e->MemoryOn(*env.store, layers);
+            : MeasureWork(*env_.model, *env_.store, options_.batch,
+                          env_.accumulate, options_.measured));
+  memory_ = MemoryOn(*env_.store, layers);
   DELINK_ASSIGN_OR_RETURN(
-      e->engine_,
+      engine_,
       Engine::Create(
-          env, {.seed = options.seed, .lane_threads = options.lane_threads},
-          std::move(layers), e->memory_, e->passes_));
-  return e;
+          env_, {.seed = options_.seed, .lane_threads = options_.lane_threads},
+          std::move(layers), memory_, passes_));
+  return absl::OkStatus();
+}
+
+absl::Status Executor::MakeRoom(double lost) {
+  DELINK_RETURN_IF_ERROR(Drain());
+  options_.batch.expert_room *= 2;
+  if (env_.compute->rank() == 0) {
+    DELINK_LOG(kWarning) << lost
+                         << " choices of experts found no room on their ranks; "
+                            "there is room for "
+                         << options_.batch.expert_room
+                         << " times the mean from now on";
+  }
+  options_.shared_plan = nullptr;
+  engine_.reset();
+  env_.device->Trim();
+  const absl::Status made = Prepare();
+  if (made.ok()) return made;
+  return absl::Status(
+      made.code(),
+      absl::StrCat("room for ", options_.batch.expert_room,
+                   " times the mean share of the choices of experts "
+                   "(parallel.expert_room), which this batch needs: ",
+                   made.message()));
+}
+
+absl::Status Executor::Repeat(double lost) {
+  DELINK_RETURN_IF_ERROR(MakeRoom(lost));
+  return BeginPass(begun_.kind, *begun_.batch, begun_.step, begun_.control);
+}
+
+absl::Status Executor::RunToSum(PassKind kind, const HostBatch& batch,
+                                int64_t step) {
+  DELINK_RETURN_IF_ERROR(BeginPass(kind, batch, step, {}));
+  while (engine_->lost() > 0) {
+    DELINK_RETURN_IF_ERROR(Repeat(engine_->lost()));
+  }
+  return absl::OkStatus();
 }
 
 StepMemory Executor::MemoryOn(const ParamStore& store,
@@ -189,6 +233,7 @@ StepMemory Executor::MemoryOn(const ParamStore& store,
 absl::Status Executor::BeginPass(PassKind kind, const HostBatch& batch,
                                  int64_t step, const UpdateControl& control) {
   waited_before_ = engine_->waited();
+  begun_ = {.kind = kind, .batch = &batch, .step = step, .control = control};
   return engine_->Run(passes_.at(kind), batch, step, control);
 }
 
@@ -202,20 +247,25 @@ absl::Status Executor::Begin(const HostBatch& batch, int64_t step, double lr,
                     .skip_above = skip_above});
 }
 
-StepResult Executor::WaitForStep() {
-  const auto& [control, votes, layer_sums] = engine_->WaitForResult();
+absl::StatusOr<StepResult> Executor::WaitForStep() {
+  const Engine::Result* result = &engine_->WaitForResult();
+  while (result->control.lost > 0) {
+    DELINK_RETURN_IF_ERROR(Repeat(result->control.lost));
+    result = &engine_->WaitForResult();
+  }
   step_range_.reset();
+  const UpdateControl& control = result->control;
   return StepResult{.loss = control.loss_sum / control.tokens,
                     .tokens = static_cast<int64_t>(control.tokens),
                     .grad_norm = control.norm,
                     .skipped = control.skip != 0,
-                    .votes = votes,
-                    .layer_sums = layer_sums,
+                    .votes = result->votes,
+                    .layer_sums = result->layer_sums,
                     .waited = engine_->waited() - waited_before_};
 }
 
-StepResult Executor::Finish() {
-  const StepResult result = WaitForStep();
+absl::StatusOr<StepResult> Executor::Finish() {
+  DELINK_ASSIGN_OR_RETURN(StepResult result, WaitForStep());
   if (!result.skipped) {
     for (int64_t& updates : env_.store->updates()) ++updates;
   }
@@ -232,13 +282,13 @@ absl::StatusOr<StepResult> Executor::Gradients(const HostBatch& batch,
                                                int64_t step) {
   DELINK_RETURN_IF_ERROR(
       BeginPass(PassKind::kGradients, batch, step, {.clip = options_.clip}));
-  const StepResult result = WaitForStep();
+  DELINK_ASSIGN_OR_RETURN(StepResult result, WaitForStep());
   DELINK_RETURN_IF_ERROR(Drain());
   return result;
 }
 
 absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
-  DELINK_RETURN_IF_ERROR(BeginPass(PassKind::kEvaluation, batch, 0, {}));
+  DELINK_RETURN_IF_ERROR(RunToSum(PassKind::kEvaluation, batch, 0));
   const std::vector<double>& sums = engine_->numbers();
   return LossRecord{.loss_sum = sums[0],
                     .tokens = static_cast<int64_t>(sums[1])};
@@ -247,7 +297,7 @@ absl::StatusOr<LossRecord> Executor::Evaluate(const HostBatch& batch) {
 absl::StatusOr<std::vector<SlabAgreement>> Executor::Probe(
     const HostBatch& batch, int64_t step) {
   DELINK_CHECK(options_.probes);
-  DELINK_RETURN_IF_ERROR(BeginPass(PassKind::kProbe, batch, step, {}));
+  DELINK_RETURN_IF_ERROR(RunToSum(PassKind::kProbe, batch, step));
   const std::vector<int32_t> sharers = SharersOf(program().shape);
   const std::vector<double>& numbers = engine_->numbers();
   std::vector<SlabAgreement> result;
@@ -265,7 +315,7 @@ absl::StatusOr<std::string> Executor::Diagnose(const HostBatch& batch,
                                                int64_t step) {
   // Sums first: the step's, which the pass does not touch.
   const std::vector<double> sums = engine_->SumsOnHost();
-  DELINK_RETURN_IF_ERROR(BeginPass(PassKind::kDiagnosis, batch, step, {}));
+  DELINK_RETURN_IF_ERROR(RunToSum(PassKind::kDiagnosis, batch, step));
   const Layout& layout = env_.store->layout();
   const ProgramShape& shape = program().shape;
   const auto found = static_cast<int64_t>(engine_->numbers().front());

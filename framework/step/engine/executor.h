@@ -2,10 +2,15 @@
 // program that the planner writes, the validator proves and the engine runs
 // (docs/step-program.md).
 //
-// It allocates device memory in Create only. Pinned host memory for exchanges
-// is allocated in the first step that needs it (plan/memory.h). One thread
-// drives the executor; the lanes other than compute may have one further
-// thread.
+// It allocates device memory in Create, and for more room. Pinned host memory
+// for exchanges is allocated in the first step that needs it (plan/memory.h).
+// One thread drives the executor; the lanes other than compute may have one
+// further thread.
+//
+// If choices of experts find no room on some rank (LossRecord::lost), the
+// result of a pass is of no use. All ranks then take twice the room
+// (BatchShape::expert_room), plan again and run the pass again on the same
+// batch. A step in which some are lost changes nothing.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +79,7 @@ class Executor {
   // gradient norm above `skip_above` (0: no limit) skips the step.
   absl::Status Begin(const HostBatch& batch, int64_t step, double lr,
                      double skip_above = 0);
-  StepResult Finish();
+  absl::StatusOr<StepResult> Finish();
   // Both.
   absl::StatusOr<StepResult> TrainStep(const HostBatch& batch, int64_t step,
                                        double lr);
@@ -125,11 +130,19 @@ class Executor {
   Executor(const Env& env, const Options& options)
       : env_(env), options_(options) {}
   const Pass& step_pass() const { return passes_.at(PassKind::kStep); }
+  // What Create does. Again, after the engine is gone, if options_ changed.
+  absl::Status Prepare();
+  // Twice the room for choices of experts.
+  absl::Status MakeRoom(double lost);
+  // Runs the last pass again, with more room.
+  absl::Status Repeat(double lost);
+  // A pass with a kSum.
+  absl::Status RunToSum(PassKind kind, const HostBatch& batch, int64_t step);
   // Of a valid plan.
   absl::Status TakePass(Program program, const ProgramShape& shape);
   absl::Status BeginPass(PassKind kind, const HostBatch& batch, int64_t step,
                          const UpdateControl& control);
-  StepResult WaitForStep();
+  absl::StatusOr<StepResult> WaitForStep();
 
   Env env_;
   Options options_;
@@ -137,6 +150,12 @@ class Executor {
   StepMemory memory_;
   double flops_per_micro_batch_ = 0;
   std::unique_ptr<Engine> engine_;
+  struct Begun {
+    PassKind kind = PassKind::kStep;
+    const HostBatch* batch = nullptr;
+    int64_t step = 0;
+    UpdateControl control;
+  } begun_;  // the last pass
   WaitedSeconds waited_before_;  // before the pass under way
   std::optional<ProfileRange> step_range_;
 };

@@ -28,6 +28,15 @@ void NamingGroup::ReduceScatter(const void* send, void* recv, int64_t count,
       .dtype = dtype});
 }
 
+void NamingGroup::AllToAll(const void* send, void* recv, int64_t count,
+                           DType dtype) {
+  Do({.what = {axis_, Kind::kAllToAll, size_ * count * SizeOf(dtype)},
+      .send = send,
+      .recv = recv,
+      .count = count,
+      .dtype = dtype});
+}
+
 void NamingGroup::AllReduce(void* buffer, int64_t count, DType dtype,
                             Reduction reduction) {
   const Kind kind = reduction == Reduction::kSum ? Kind::kSum : Kind::kMax;
@@ -54,6 +63,15 @@ class StepVisitGroups::Group final : public NamingGroup {
       case Kind::kScatter:
         return stream_comm_->ReduceScatter(call.send, call.recv, call.count,
                                            call.dtype, ReduceOp::kSum);
+      case Kind::kAllToAll: {
+        const std::vector<int64_t> counts(static_cast<size_t>(size()),
+                                          call.count);
+        return delink::Post(*stream_comm_, {.send = call.send,
+                                            .recv = call.recv,
+                                            .send_counts = counts,
+                                            .recv_counts = counts,
+                                            .dtype = call.dtype});
+      }
       case Kind::kSum:
         return stream_comm_->AllReduce(call.recv, call.count, call.dtype,
                                        ReduceOp::kSum);

@@ -32,6 +32,8 @@ class NamingGroup : public VisitGroup {
   void AllGather(void* buffer, int64_t count, DType dtype) final;
   void ReduceScatter(const void* send, void* recv, int64_t count,
                      DType dtype) final;
+  void AllToAll(const void* send, void* recv, int64_t count,
+                DType dtype) final;
   void AllReduce(void* buffer, int64_t count, DType dtype,
                  Reduction reduction) final;
 

@@ -49,8 +49,9 @@ struct MemoryAccount {
 std::string ToString(const MemoryAccount& account);
 
 // Doubles that the norm's exchange sends after the sums of squares: the loss,
-// its number of tokens, the votes. The layers' sums follow.
-inline constexpr int64_t kTailSums = 3;
+// its number of tokens, the choices that are lost, the votes. The layers' sums
+// follow.
+inline constexpr int64_t kTailSums = 4;
 
 // Sizes of everything the engine allocates.
 struct StepMemory {

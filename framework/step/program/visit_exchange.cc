@@ -13,6 +13,9 @@ std::string ToString(const VisitExchange& exchange) {
     case VisitExchange::Kind::kScatter:
       kind = "reduce-scatter";
       break;
+    case VisitExchange::Kind::kAllToAll:
+      kind = "all-to-all";
+      break;
     case VisitExchange::Kind::kSum:
       kind = "sum";
       break;

@@ -18,8 +18,8 @@ Sent SentWithin(const Program& program, const Instruction& at) {
   Sent sent;
   for (const VisitExchange& exchange : ExchangesIn(program, at)) {
     const int ranks = StageMesh(program.shape).along(exchange.axis);
-    const bool in_parts = exchange.kind == VisitExchange::Kind::kGather ||
-                          exchange.kind == VisitExchange::Kind::kScatter;
+    const bool in_parts = exchange.kind != VisitExchange::Kind::kSum &&
+                          exchange.kind != VisitExchange::Kind::kMax;
     ++sent.operations;
     sent.bytes += in_parts ? SentInParts(exchange.bytes, ranks)
                            : SentForSum(exchange.bytes, ranks);

@@ -153,6 +153,27 @@ void SortPairs(const AssignRowsArgs& s) {
   s.offsets[s.E] = row;
 }
 
+void TakeSlots(const AssignSlotsArgs& s) {
+  const int64_t slots = s.ranks * s.cap;
+  std::fill_n(s.pairs, slots, -1);
+  std::fill_n(s.to_ids, slots, -1);
+  std::vector<int64_t> taken(static_cast<size_t>(s.ranks));
+  for (int64_t pair = 0; pair < s.N * s.k; ++pair) {
+    s.slots[pair] = -1;
+    if (s.ids[pair] < 0) continue;
+    const int64_t rank = s.ids[pair] / s.each;
+    const int64_t at = taken[static_cast<size_t>(rank)]++;
+    if (at >= s.cap) {
+      if (s.lost != nullptr) ++*s.lost;
+      continue;
+    }
+    const int64_t slot = rank * s.cap + at;
+    s.slots[pair] = static_cast<int32_t>(slot);
+    s.pairs[slot] = static_cast<int32_t>(pair);
+    s.to_ids[slot] = static_cast<int32_t>(s.ids[pair] % s.each);
+  }
+}
+
 namespace {
 
 template <typename Args>

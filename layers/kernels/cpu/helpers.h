@@ -34,6 +34,8 @@ void CountGroups(const CountPairsArgs& s);
 
 // AssignRows, with gates in f32.
 void SortPairs(const AssignRowsArgs& s);
+// AssignSlots.
+void TakeSlots(const AssignSlotsArgs& s);
 
 // Adds to the sums in row order, for any number of threads.
 void SumLosses(const CrossEntropyArgs& s);

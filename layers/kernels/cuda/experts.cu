@@ -100,6 +100,15 @@ void AssignRows(Stream& stream, const AssignRowsArgs& s) {
 }
 
 template <typename T>
+void AssignSlots(Stream& stream, const AssignSlotsArgs& s) {
+  if (s.ranks == 0) return;
+  Launch(AssignSlotsKernel, dim3(static_cast<unsigned>(s.ranks)),
+         dim3(kAssignThreads), 0, stream, s);
+  if (s.lost == nullptr) return;
+  Launch(CountLostKernel, dim3(1), dim3(kAssignThreads), 0, stream, s);
+}
+
+template <typename T>
 void GatherRows(Stream& stream, const GatherRowsArgs& s) {
   if (s.cap == 0 || s.D == 0) return;
   Launch(GatherRowsKernel<DeviceType<T>>, RowGrid(stream, s.cap),
@@ -180,6 +189,7 @@ void ExpertActBackward(Stream& stream, const ExpertActBackwardArgs& s) {
   template void OrderTokens<T>(Stream&, const OrderTokensArgs&);           \
   template void KeptIds<T>(Stream&, const KeptIdsArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
+  template void AssignSlots<T>(Stream&, const AssignSlotsArgs&);           \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
   template void GroupedMatmul<T>(Stream&, const GroupedMatmulArgs&);       \

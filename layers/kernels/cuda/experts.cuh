@@ -20,10 +20,14 @@ inline constexpr int kRowThreadsOfExperts = 128;
 template <typename T>
 __global__ void __launch_bounds__(kRowThreadsOfExperts)
     GatherRowsKernel(GatherRowsArgs s) {
-  for (int64_t row = blockIdx.x; row < s.offsets[s.E]; row += gridDim.x) {
-    const T* const x = static_cast<const T*>(s.x) + s.pairs[row] / s.k * s.D;
+  const int64_t rows = s.offsets != nullptr ? s.offsets[s.E] : s.cap;
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+    const int64_t pair = s.pairs[row];
+    const T* const x = static_cast<const T*>(s.x) + pair / s.k * s.D;
     T* const y = static_cast<T*>(s.y) + row * s.D;
-    for (int64_t d = threadIdx.x; d < s.D; d += blockDim.x) y[d] = x[d];
+    for (int64_t d = threadIdx.x; d < s.D; d += blockDim.x) {
+      y[d] = pair < 0 ? FromFloat<T>(0.0F) : x[d];
+    }
   }
 }
 

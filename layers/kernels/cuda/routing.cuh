@@ -331,8 +331,13 @@ __global__ void __launch_bounds__(kAssignThreads)
 __global__ void __launch_bounds__(kAssignThreads) KeptIdsKernel(KeptIdsArgs s) {
   const int64_t pair = int64_t{blockIdx.x} * kAssignThreads + threadIdx.x;
   if (pair >= s.N * s.k) return;
-  const int64_t all = s.numbers[pair / s.k] * s.k + pair % s.k;
-  s.kept[pair] = s.rows[all] < 0 ? -1 : s.ids[pair];
+  const int64_t n = pair / s.k,
+                token = s.numbers != nullptr ? s.numbers[n] : n;
+  const bool has_row =
+      s.rows == nullptr || s.rows[token * s.k + pair % s.k] >= 0;
+  const int64_t id = s.ids[pair] - s.first;
+  const bool kept = has_row && id >= 0 && id < s.E;
+  s.kept[pair] = kept ? static_cast<int32_t>(id) : -1;
 }
 
 // A block has an expert.
@@ -393,6 +398,44 @@ __global__ void __launch_bounds__(kAssignThreads)
     numbered += at.all;
     row += rows.all;
   }
+}
+
+// A block has a rank.
+__global__ void __launch_bounds__(kAssignThreads)
+    AssignSlotsKernel(AssignSlotsArgs s) {
+  const int64_t rank = blockIdx.x, first = rank * s.cap;
+  int64_t taken = 0;
+  for (int64_t begin = 0; begin < s.N * s.k; begin += kAssignThreads) {
+    const int64_t pair = begin + threadIdx.x;
+    const int64_t id = pair < s.N * s.k ? s.ids[pair] : -1;
+    const bool here = id >= 0 && id / s.each == rank;
+    const Before before = CountBefore(here);
+    const int64_t at = taken + before.mine;
+    if (here && at < s.cap) {
+      s.slots[pair] = static_cast<int32_t>(first + at);
+      s.pairs[first + at] = static_cast<int32_t>(pair);
+      s.to_ids[first + at] = static_cast<int32_t>(id % s.each);
+    } else if (here || (rank == 0 && pair < s.N * s.k && id < 0)) {
+      s.slots[pair] = -1;
+    }
+    taken += before.all;
+  }
+  for (int64_t at = taken + threadIdx.x; at < s.cap; at += kAssignThreads) {
+    s.pairs[first + at] = -1;
+    s.to_ids[first + at] = -1;
+  }
+}
+
+// One block, after the slots are assigned.
+__global__ void __launch_bounds__(kAssignThreads)
+    CountLostKernel(AssignSlotsArgs s) {
+  __shared__ int partial[kWarp];
+  int lost = 0;
+  for (int64_t pair = threadIdx.x; pair < s.N * s.k; pair += kAssignThreads) {
+    lost += s.ids[pair] >= 0 && s.slots[pair] < 0 ? 1 : 0;
+  }
+  lost = BlockSum(lost, partial);
+  if (threadIdx.x == 0) *s.lost += lost;
 }
 
 }  // namespace delink::cuda

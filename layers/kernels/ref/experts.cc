@@ -290,8 +290,13 @@ void OrderTokens(Stream&, const OrderTokensArgs& s) {
 template <typename T>
 void KeptIds(Stream&, const KeptIdsArgs& s) {
   for (int64_t pair = 0; pair < s.N * s.k; ++pair) {
-    const int64_t all = s.numbers[pair / s.k] * s.k + pair % s.k;
-    s.kept[pair] = s.rows[all] < 0 ? -1 : s.ids[pair];
+    const int64_t n = pair / s.k,
+                  token = s.numbers != nullptr ? s.numbers[n] : n;
+    const bool has_row =
+        s.rows == nullptr || s.rows[token * s.k + pair % s.k] >= 0;
+    const int64_t id = s.ids[pair] - s.first;
+    const bool kept = has_row && id >= 0 && id < s.E;
+    s.kept[pair] = kept ? static_cast<int32_t>(id) : -1;
   }
 }
 
@@ -330,10 +335,38 @@ void AssignRows(Stream&, const AssignRowsArgs& s) {
 }
 
 template <typename T>
+void AssignSlots(Stream&, const AssignSlotsArgs& s) {
+  const int64_t slots = s.ranks * s.cap;
+  std::fill_n(s.pairs, slots, -1);
+  std::fill_n(s.to_ids, slots, -1);
+  std::vector<int64_t> taken(static_cast<size_t>(s.ranks));
+  for (int64_t pair = 0; pair < s.N * s.k; ++pair) {
+    s.slots[pair] = -1;
+    if (s.ids[pair] < 0) continue;
+    const int64_t rank = s.ids[pair] / s.each;
+    const int64_t at = taken[static_cast<size_t>(rank)]++;
+    if (at >= s.cap) {
+      if (s.lost != nullptr) ++*s.lost;
+      continue;
+    }
+    const int64_t slot = rank * s.cap + at;
+    s.slots[pair] = static_cast<int32_t>(slot);
+    s.pairs[slot] = static_cast<int32_t>(pair);
+    s.to_ids[slot] = static_cast<int32_t>(s.ids[pair] % s.each);
+  }
+}
+
+template <typename T>
 void GatherRows(Stream&, const GatherRowsArgs& s) {
-  for (int64_t row = 0; row < s.offsets[s.E]; ++row) {
+  const int64_t rows = s.offsets != nullptr ? s.offsets[s.E] : s.cap;
+  for (int64_t row = 0; row < rows; ++row) {
+    T* const y = static_cast<T*>(s.y) + row * s.D;
+    if (s.pairs[row] < 0) {
+      std::fill_n(y, s.D, T(0.0F));
+      continue;
+    }
     const T* const x = static_cast<const T*>(s.x) + s.pairs[row] / s.k * s.D;
-    std::copy_n(x, s.D, static_cast<T*>(s.y) + row * s.D);
+    std::copy_n(x, s.D, y);
   }
 }
 
@@ -475,6 +508,7 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
   template void OrderTokens<T>(Stream&, const OrderTokensArgs&);           \
   template void KeptIds<T>(Stream&, const KeptIdsArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
+  template void AssignSlots<T>(Stream&, const AssignSlotsArgs&);           \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
   template void GroupedMatmul<T>(Stream&, const GroupedMatmulArgs&);       \

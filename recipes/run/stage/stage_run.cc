@@ -23,6 +23,7 @@ void LimitDevice(const RunEnv& env, size_t stage) {
 bool SameVisits(const Recipe& recipe, size_t a, size_t b) {
   return recipe.Batch(a) == recipe.Batch(b) &&
          recipe.MicroBatch(a) == recipe.MicroBatch(b) &&
+         recipe.ExpertRoom(a) == recipe.ExpertRoom(b) &&
          recipe.RecomputeOf(a) == recipe.RecomputeOf(b);
 }
 
@@ -41,7 +42,8 @@ BatchShape BatchShapeOf(const Recipe& recipe, size_t stage) {
           .seq = recipe.data.seq,
           .masked = recipe.data.masked(),
           .deterministic = recipe.run.deterministic,
-          .remake = recipe.RecomputeOf(stage) != Recompute::kNone};
+          .remake = recipe.RecomputeOf(stage) != Recompute::kNone,
+          .expert_room = recipe.ExpertRoom(stage)};
 }
 
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {

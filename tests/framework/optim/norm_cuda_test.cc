@@ -40,10 +40,12 @@ class NormCuda : public OptimOnCuda {
         << n << " elements in blocks of " << block << ", offset " << offset;
   }
 
-  // Returns what both made of it.
-  UpdateControl ExpectTheCpusControl(const std::vector<double>& sums,
-                                     const UpdateControl& before) {
+  // Returns what both made of it. `sums` end with a loss and its tokens.
+  UpdateControl ExpectTheCpusControl(std::vector<double> sums,
+                                     const UpdateControl& before,
+                                     double lost = 0) {
     const auto n = static_cast<int64_t>(sums.size()) - 2;
+    sums.push_back(lost);
     UpdateControl expected = before;
     DeviceArray<double> values(*device_, sums);
     DeviceArray<UpdateControl> control(*device_, {before});
@@ -61,6 +63,7 @@ class NormCuda : public OptimOnCuda {
     EXPECT_TRUE(same(actual.norm, expected.norm)) << actual.norm;
     EXPECT_TRUE(same(actual.loss_sum, expected.loss_sum)) << actual.loss_sum;
     EXPECT_TRUE(same(actual.tokens, expected.tokens)) << actual.tokens;
+    EXPECT_EQ(actual.lost, expected.lost);
     EXPECT_EQ(actual.skip, expected.skip);
     return actual;
   }
@@ -126,14 +129,20 @@ TEST_F(NormCuda, SkipsWhatIsNotFinite) {
   }
 }
 
+TEST_F(NormCuda, SkipsWhereChoicesAreLost) {
+  EXPECT_NE(ExpectTheCpusControl({1, 1, 1, 10}, {}, /*lost=*/1).skip, 0);
+}
+
 TEST_F(NormCuda, TheTailIsWhatWasCounted) {
-  DeviceArray<double> loss(*device_, {2.5}), tail(*device_, {-1, -1, -1});
+  DeviceArray<double> loss(*device_, {2.5}), lost(*device_, {3}),
+      tail(*device_, {-1, -1, -1, -1});
   DeviceArray<int64_t> tokens(*device_, {(int64_t{1} << 40) + 3});
   kernels_->sums_tail(*stream_, {.loss_sum = loss.data(),
                                  .tokens = tokens.data(),
+                                 .lost = lost.data(),
                                  .votes = 7,
                                  .tail = tail.data()});
-  EXPECT_EQ(tail.Values(*stream_), (std::vector<double>{2.5, 0x1p40 + 3, 7}));
+  EXPECT_EQ(tail.Values(*stream_), (std::vector<double>{2.5, 0x1p40 + 3, 3, 7}));
 }
 
 }  // namespace

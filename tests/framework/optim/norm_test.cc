@@ -56,10 +56,11 @@ class NormTest : public ::testing::Test {
   }
 
   UpdateControl Finish(std::vector<double> sums, double loss, double tokens,
-                       double clip) {
+                       double clip, double lost = 0) {
     const auto n = static_cast<int64_t>(sums.size());
     sums.push_back(loss);
     sums.push_back(tokens);
+    sums.push_back(lost);
     UpdateControl control{.lr = 1, .clip = clip};
     FinishNorm(*device_->NewStream(), *device_, sums.data(), n, &control);
     return control;
@@ -114,6 +115,8 @@ TEST_F(NormTest, SkipsWhatIsNotFinite) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(Finish({1, 1}, 1, 10, 1).skip, 0);
   EXPECT_NE(Finish({1, nan}, 1, 10, 1).skip, 0);
+  EXPECT_NE(Finish({1, 1}, 1, 10, 1, /*lost=*/2).skip, 0);
+  EXPECT_EQ(Finish({1, 1}, 1, 10, 1, /*lost=*/2).lost, 2);
   EXPECT_NE(Finish({inf, 1}, 1, 10, 0).skip, 0);
   EXPECT_NE(Finish({1, 1}, nan, 10, 1).skip, 0);
   EXPECT_NE(Finish({1, 1}, -inf, 10, 1).skip, 0);

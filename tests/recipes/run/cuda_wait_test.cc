@@ -67,7 +67,7 @@ TEST_P(CudaWaitTest, BetweenBeginAndFinishTheHostIsFree) {
     const int64_t before = simt::kernels_run();
     ASSERT_TRUE(apart.executor().Begin(batch, step, kLr).ok());
     EXPECT_EQ(simt::kernels_run(), before);
-    const StepResult result = apart.executor().Finish();
+    const StepResult result = *apart.executor().Finish();
     EXPECT_GT(simt::kernels_run(), before);
     EXPECT_EQ(result.loss, expected.loss);
     EXPECT_EQ(result.grad_norm, expected.grad_norm);

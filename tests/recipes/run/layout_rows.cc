@@ -125,6 +125,16 @@ const std::vector<Axis> kAxes = {
      {{"norm+activation"},
       {"none", "run.recompute=none"},
       {"block", "run.recompute=block"}}},
+    // SetsOf says how many they are in each stage.
+    {"expert", kRounding, {{"1"}, {"2"}, {"most"}}},
+    {"dispatch",
+     kRounding,
+     {{"gather", "stage.0.parallel.dispatch=gather"},
+      {"all-to-all", "stage.0.parallel.dispatch=all-to-all"},
+      // Of which ranks then take more.
+      {"little room",
+       "stage.0.parallel.dispatch=all-to-all "
+       "stage.0.parallel.expert_room=0.3"}}},
 };
 
 // What says nothing without ranks along an axis is drawn with some; two chunks
@@ -138,6 +148,11 @@ const std::vector<Rule> kRules = {
     {"sequence", {"false", "after"}, "layouts", PairsWith(Direction::kTensor)},
     {"zero", {"1", "after"}, "layouts", PairsWith(Direction::kData)},
     {"model", {"moe", "m6"}, "sequence", {"true"}},
+    {"expert", {"2", "most"}, "model", {"moe", "m6"}},
+    {"expert", {"2", "most"}, "sequence", {"true"}},
+    {"dispatch", {"all-to-all", "little room"}, "model", {"moe", "m6"}},
+    {"dispatch", {"all-to-all", "little room"}, "sequence", {"true"}},
+    {"dispatch", {"all-to-all", "little room"}, "expert", {"2", "most"}},
 };
 
 const std::vector<Configuration> kFirst = {
@@ -168,6 +183,10 @@ const std::vector<Configuration> kFirst = {
     {{"layouts", "4 1 2 1, 4 1 2 1"},
      {"schedule", "zero-bubble"},
      {"model", "llama"}},
+    {{"layouts", "2 2 1 2, 2 2 1 2"},
+     {"model", "moe"},
+     {"expert", "most"},
+     {"dispatch", "little room"}},
 };
 
 }  // namespace
@@ -200,6 +219,15 @@ int RanksOf(const Configuration& c) {
   return ranks;
 }
 
+int ExpertsOf(const Configuration& c, int stage) {
+  constexpr int kExperts = 8;
+  const int places = RanksAlong(c, stage, Direction::kTensor) *
+                     RanksAlong(c, stage, Direction::kContext) *
+                     RanksAlong(c, stage, Direction::kData);
+  if (c.at("expert") == "1") return 1;
+  return std::gcd(places, c.at("expert") == "2" ? 2 : kExperts);
+}
+
 int KeyHeadsOf(const Configuration& c) {
   const std::string& model = c.at("model");
   if (model == "gpt" || model == "m6") return 4;
@@ -227,6 +255,7 @@ std::vector<std::string> SetsOf(const Configuration& c) {
     sets.push_back(
         absl::StrCat(parallel, "pipeline=", ranks(Direction::kPipeline)));
     sets.push_back(absl::StrCat(parallel, "data=", ranks(Direction::kData)));
+    sets.push_back(absl::StrCat(parallel, "expert=", ExpertsOf(c, stage)));
   }
   return sets;
 }
@@ -241,6 +270,8 @@ Configuration OnOneRank(Configuration c) {
   c["schedule"] = "1f1b";
   c["zero"] = "0";
   c["recompute"] = "norm+activation";
+  c["expert"] = "1";
+  c["dispatch"] = "gather";
   return c;
 }
 
@@ -251,6 +282,13 @@ Configuration OverAnotherLayout(const Configuration& c, uint64_t seed) {
 Configuration WithTheSameBits(Configuration c) {
   c["zero"] = c.at("zero") == "0" ? "1" : "0";
   c["recompute"] = c.at("recompute") == "block" ? "none" : "block";
+  // The gathering ranks add more than two outputs in another order.
+  std::string& dispatch = c.at("dispatch");
+  if (dispatch == "all-to-all") {
+    dispatch = "little room";
+  } else if (dispatch == "little room" || c.at("model") == "moe") {
+    dispatch = c.at("expert") == "1" ? "gather" : "all-to-all";
+  }
   const int before = RanksAlong(c, 0, Direction::kPipeline),
             after = RanksAlong(c, 1, Direction::kPipeline);
   if (c.at("tied") == "true") return c;

@@ -28,6 +28,8 @@ enum class Direction { kTensor, kContext, kPipeline, kData };
 // The ranks of a stage (0 or 1) along it.
 int RanksAlong(const Configuration& c, int stage, Direction direction);
 int RanksOf(const Configuration& c);
+// Expert ranks of a stage (0 or 1).
+int ExpertsOf(const Configuration& c, int stage);
 int KeyHeadsOf(const Configuration& c);  // of keys and values
 
 std::string RecipeOf(const Configuration& c);
@@ -39,8 +41,8 @@ Configuration OnOneRank(Configuration c);
 // Over another layout, which rounds otherwise.
 Configuration OverAnotherLayout(const Configuration& c, uint64_t seed);
 // What must have the same bits: without ZeRO or with it, with another
-// recompute, and where no slab is used in two chunks of the pipeline with
-// another schedule over fewer stages.
+// recompute, with other ways to the experts, and where no slab is used in two
+// chunks of the pipeline with another schedule over fewer stages.
 Configuration WithTheSameBits(Configuration c);
 
 }  // namespace delink::testing

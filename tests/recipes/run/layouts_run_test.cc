@@ -308,6 +308,11 @@ std::set<std::string> SeenIn(const Configuration& c, int stage) {
     seen.insert(absl::StrCat("schedule ", c.at("schedule"), " over pipeline ",
                              ranks.at("pipeline"), " x tensor"));
   }
+  const int experts = ExpertsOf(c, stage);
+  if (experts > 1) seen.insert(absl::StrCat("expert ", experts));
+  if (experts > ranks.at("tensor") * ranks.at("context")) {
+    seen.insert("experts over data");
+  }
   if (ranks.at("tensor") > KeyHeadsOf(c)) {
     seen.insert("fewer heads of keys than tensor ranks");
   }
@@ -334,6 +339,10 @@ TEST(LayoutRowsTest, HaveEachValueInEffect) {
                                   "data 1",
                                   "data 2",
                                   "data 4",
+                                  "expert 2",
+                                  "expert 4",
+                                  "expert 8",
+                                  "experts over data",
                                   "data to tensor x pipeline, calibrated",
                                   "fewer heads of keys than tensor ranks"};
   for (const std::string schedule : {"1f1b", "zero-bubble", "interleaved"}) {

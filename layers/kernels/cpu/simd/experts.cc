@@ -84,8 +84,13 @@ void OrderTokens(Stream&, const OrderTokensArgs& s) {
 template <typename T>
 void KeptIds(Stream&, const KeptIdsArgs& s) {
   for (int64_t pair = 0; pair < s.N * s.k; ++pair) {
-    const int64_t all = s.numbers[pair / s.k] * s.k + pair % s.k;
-    s.kept[pair] = s.rows[all] < 0 ? -1 : s.ids[pair];
+    const int64_t n = pair / s.k,
+                  token = s.numbers != nullptr ? s.numbers[n] : n;
+    const bool has_row =
+        s.rows == nullptr || s.rows[token * s.k + pair % s.k] >= 0;
+    const int64_t id = s.ids[pair] - s.first;
+    const bool kept = has_row && id >= 0 && id < s.E;
+    s.kept[pair] = kept ? static_cast<int32_t>(id) : -1;
   }
 }
 
@@ -95,12 +100,21 @@ void AssignRows(Stream&, const AssignRowsArgs& s) {
 }
 
 template <typename T>
+void AssignSlots(Stream&, const AssignSlotsArgs& s) {
+  TakeSlots(s);
+}
+
+template <typename T>
 void GatherRows(Stream&, const GatherRowsArgs& s) {
-  const int64_t rows = s.offsets[s.E];
+  const int64_t rows = s.offsets != nullptr ? s.offsets[s.E] : s.cap;
 #pragma omp parallel for schedule(static) if (rows * s.D > kParallelFrom)
   for (int64_t row = 0; row < rows; ++row) {
-    std::memcpy(static_cast<T*>(s.y) + row * s.D,
-                static_cast<const T*>(s.x) + s.pairs[row] / s.k * s.D,
+    T* const y = static_cast<T*>(s.y) + row * s.D;
+    if (s.pairs[row] < 0) {
+      std::memset(y, 0, s.D * sizeof(T));
+      continue;
+    }
+    std::memcpy(y, static_cast<const T*>(s.x) + s.pairs[row] / s.k * s.D,
                 s.D * sizeof(T));
   }
 }
@@ -272,6 +286,7 @@ void ExpertActBackward(Stream&, const ExpertActBackwardArgs& s) {
   template void OrderTokens<T>(Stream&, const OrderTokensArgs&);           \
   template void KeptIds<T>(Stream&, const KeptIdsArgs&);                   \
   template void AssignRows<T>(Stream&, const AssignRowsArgs&);             \
+  template void AssignSlots<T>(Stream&, const AssignSlotsArgs&);           \
   template void GatherRows<T>(Stream&, const GatherRowsArgs&);             \
   template void CombineRows<T>(Stream&, const CombineRowsArgs&);           \
   template void GroupedBias<T>(Stream&, const GroupedBiasArgs&);           \

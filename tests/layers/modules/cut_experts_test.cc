@@ -1,0 +1,145 @@
+// Experts cut over ranks, against the same on one rank, whichever way tokens
+// reach them: the rounding of sums taken in other orders apart, they are the
+// same.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "layers/modules/moe.h"
+#include "tests/testing/cut_layer.h"
+
+namespace delink::cut_experts_test {
+namespace {
+
+using testing::CutCase;
+using testing::CutOptions;
+using testing::CutResult;
+using testing::LayerOf;
+using testing::MemoryMode;
+using testing::RunCut;
+
+constexpr int64_t kB = 2, kT = 16, kD = 12;
+// As cut_test's.
+constexpr double kSums = 8 * 10;
+// Room for any choices, and for few.
+constexpr double kMuch = 100, kLittle = 0.25;
+
+CutCase CaseOf(const Moe::Config& config) {
+  CutCase c{.build = LayerOf<Moe>(config), .B = kB, .T = kT, .D = kD};
+  c.targets.assign(kB * kT, 1);
+  for (int64_t i = 0; i < kB * kT; i += 5) c.targets[i] = -1;
+  return c;
+}
+
+Moe::Config ConfigOf(const ops::RouteConfig& route, int64_t experts = 8) {
+  return {.dim = kD, .experts = experts, .hidden = 6, .route = route};
+}
+
+std::vector<Moe::Config> Configs() {
+  std::vector<Moe::Config> configs = {
+      ConfigOf({.top_k = 1}), ConfigOf({.top_k = 2, .form = {.normalise = true}}),
+      ConfigOf({.top_k = 8}),  // all of them
+      ConfigOf({.top_k = 3,
+                .form = {.sigmoid = true,
+                         .normalise = true,
+                         .groups = 4,
+                         .top_groups = 2,
+                         .scale = 2.5}}),
+      // Two prototypes of each pair of ranks, and a half of one on each.
+      ConfigOf({.top_k = 4, .form = {.prototypes = 4}}, 16),
+      ConfigOf({.top_k = 4, .form = {.prototypes = 2}}, 8),
+      ConfigOf({.top_k = 2, .capacity = 0.5}),
+      ConfigOf({.top_k = 2, .capacity = 0.5, .drop_by_position = true}),
+      ConfigOf({.top_k = 2, .aux_loss = 0.1, .z_loss = 0.01}),
+      ConfigOf({.top_k = 1}, 64)};  // most without a token
+  configs[1].bias = true;
+  configs[1].activation = ExpertActivation::kGeluTanh;
+  configs[3].shared_hidden = 8;
+  configs[3].bias_rate = 0.1;
+  return configs;
+}
+
+struct Ranks {
+  int tensor, context, expert;
+};
+constexpr Ranks kRanks[] = {{2, 1, 2}, {4, 1, 4}, {4, 1, 2},
+                            {1, 2, 2}, {2, 2, 4}, {2, 2, 2}};
+
+CutOptions OptionsOf(const Ranks& ranks, double room) {
+  return {.ranks = ranks.tensor,
+          .sequence = ranks.tensor > 1,
+          .context = ranks.context,
+          .expert = ranks.expert,
+          .expert_room = room,
+          .memory = MemoryMode::kPlanned};
+}
+
+TEST(CutExperts, AreThoseOfOneRank) {
+  int i = 0;
+  for (const Moe::Config& config : Configs()) {
+    const CutCase c = CaseOf(config);
+    const CutResult whole = RunCut(c, {.times = 2});
+    for (const Ranks& ranks : kRanks) {
+      for (const double room : {0.0, kMuch}) {
+        SCOPED_TRACE(::testing::Message()
+                     << config.route.top_k << " of " << config.experts
+                     << ", capacity " << config.route.capacity << ", tensor "
+                     << ranks.tensor << ", context " << ranks.context
+                     << ", expert " << ranks.expert << ", room " << room);
+        CutOptions options = OptionsOf(ranks, room);
+        options.halves = ++i % 2 == 0;
+        options.remake = i % 3 != 0;
+        options.times = 2;
+        const CutResult cut = RunCut(c, options);
+        EXPECT_EQ(cut.loss.lost, 0);
+        ExpectSame(cut, whole, kSums * 0x1p-53);
+      }
+    }
+  }
+}
+
+// A token's outputs are added in the order of its choices, wherever they come
+// from; two of them also where ranks add them.
+TEST(CutExperts, HaveTheBitsOfOneRank) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    for (const int64_t top_k : {1, 2, 4}) {
+      const CutCase c =
+          CaseOf(ConfigOf({.top_k = top_k, .form = {.normalise = true}}));
+      const CutResult whole = RunCut(c, {.dtype = dtype});
+      for (const Ranks& ranks : kRanks) {
+        for (const double room : {0.0, kMuch}) {
+          if (room == 0 && top_k > 2) continue;
+          SCOPED_TRACE(::testing::Message()
+                       << top_k << " chosen, tensor " << ranks.tensor
+                       << ", context " << ranks.context << ", expert "
+                       << ranks.expert << ", room " << room);
+          CutOptions options = OptionsOf(ranks, room);
+          options.dtype = dtype;
+          const CutResult cut = RunCut(c, options);
+          EXPECT_EQ(cut.y, whole.y);
+          EXPECT_EQ(cut.dx, whole.dx);
+        }
+      }
+    }
+  }
+}
+
+// Choices that find no room are counted, each once, and in evaluation too; with
+// room for as many there are none.
+TEST(CutExperts, CountWhatIsLost) {
+  const CutCase c = CaseOf(ConfigOf({.top_k = 2}));
+  for (const bool training : {true, false}) {
+    CutOptions options = OptionsOf({4, 1, 4}, kLittle);
+    options.training = training;
+    // 8 tokens of a rank have 16 choices, one for each of 4 ranks.
+    const CutResult cut = RunCut(c, options);
+    EXPECT_GE(cut.loss.lost, 2 * 4 * (16 - 4 * 1));
+    options.expert_room = 4;
+    EXPECT_EQ(RunCut(c, options).loss.lost, 0);
+  }
+}
+
+}  // namespace
+}  // namespace delink::cut_experts_test
