@@ -34,7 +34,7 @@ Var ScatterPieces(Var y, VisitGroup& group, const Shape& own);
 // Of memory alone. Copies this rank's piece to its place in `all` and gathers
 // the others; writes this rank's piece of the sum over ranks of `all`.
 void GatherTensor(Device& device, Stream& stream, VisitGroup& group,
-              const Tensor& own, const Tensor& all);
+                  const Tensor& own, const Tensor& all);
 void ScatterTensor(VisitGroup& group, const Tensor& all, const Tensor& own);
 
 }  // namespace delink::ops
