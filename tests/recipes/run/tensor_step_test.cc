@@ -209,7 +209,8 @@ Found FoundBy(Communicator& world, const TensorCase& of) {
     found.numbers.insert(found.numbers.end(), {result.loss, result.grad_norm});
   };
   take(*executor.Gradients(rig->Batch(0), 1));
-  for (const SlabAgreement& slab : *executor.Probe(rig->Batch(7), 1)) {
+  const std::vector<SlabAgreement> probed = *executor.Probe(rig->Batch(7), 1);
+  for (const SlabAgreement& slab : probed) {
     found.numbers.insert(found.numbers.end(),
                          {slab.of.together, slab.of.apart});
   }
@@ -252,6 +253,32 @@ TEST(TensorStep, APassThatLacksRoomIsRunAgain) {
         EXPECT_GT(found.room, kLittleRoom);
       });
     }
+  }
+}
+
+// Of an expert that is on a rank of its own all is the same bits but its
+// gradient, which is then one sum and not one of each rank.
+TEST(TensorStep, ExpertRanksChangeNoOtherBits) {
+  TensorCase whole{.tensor = 2, .data = 2, .kind = "moe"};
+  for (const double room : {0.0, 4.0}) {
+    TensorCase cut = whole;
+    cut.expert = 4;
+    cut.expert_room = room;
+    OnRanks(cut, [&](Communicator& world) {
+      const auto rig = TogetherOf(world, cut), all = TogetherOf(world, whole);
+      const auto of = rig->executor().Gradients(rig->Batch(0), 1),
+                 other = all->executor().Gradients(all->Batch(0), 1);
+      EXPECT_EQ(of->loss, other->loss);
+      for (const std::string& tensor : rig->TensorsHere()) {
+        if (tensor.find("/experts/") != std::string::npos) continue;
+        const auto found = rig->Runs(tensor, Plane::kGradient),
+                   expected = all->Runs(tensor, Plane::kGradient);
+        ASSERT_EQ(found.size(), expected.size());
+        for (size_t i = 0; i < found.size(); ++i) {
+          EXPECT_EQ(found[i].values, expected[i].values) << tensor;
+        }
+      }
+    });
   }
 }
 
