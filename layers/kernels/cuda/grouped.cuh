@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kTensorThreads, 2)
 }
 
 // In f32, without tensor cores.
-__global__ void __launch_bounds__(kMatmulThreads)
+__global__ void __launch_bounds__(kMatmulThreads, 2)
     GroupedFloatKernel(GroupedMatmulArgs s, unsigned tiles) {
   PlacedProduct at;
   if (!PlaceBlock<float, float, kMatmulTile>(s, s.form, tiles, at)) return;

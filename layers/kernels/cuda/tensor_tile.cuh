@@ -36,54 +36,66 @@ struct TensorTile {
   alignas(16) __nv_bfloat16 values[kRows * kStride];
 };
 
-// The operand: `count` rows or columns from `first` on, and `depth` values of
-// k.
+// The operand, tile after tile, as a thread reads it: packs of a column of the
+// tile, some rows apart.
 template <bool kAlong>
-struct TensorOperand {
+class TensorOperand {
+ public:
   using Tile = TensorTile<kAlong>;
-  const __nv_bfloat16* at;
-  int64_t ld, first, count, depth;
-  bool packed;
 
-  // What a thread stores of the tile from k on; zeros outside the operand.
-  __device__ void Load(int64_t k, uint4 (&to)[kTensorPacks]) const {
+  // `count` rows or columns, and `depth` values of k; those from `first` on.
+  __device__ TensorOperand(const void* matrix, int64_t ld, int64_t first,
+                           int64_t count, int64_t depth, bool packed)
+      : at_(static_cast<const __nv_bfloat16*>(matrix) +
+            (kAlong ? first * ld : first) + Row() * ld + Column()),
+        ld_(ld),
+        count_(static_cast<int>(count - first)),
+        depth_(static_cast<int>(depth)),
+        packed_(packed) {}
+  // What the thread has of the next tile; zeros outside the operand.
+  __device__ void Load(uint4 (&to)[kTensorPacks]) {
+    const int rows = (kAlong ? count_ : depth_) - Row();
+    const int columns = (kAlong ? depth_ : count_) - Column();
 #pragma unroll
     for (int i = 0; i < kTensorPacks; ++i) {
-      const int64_t row = RowOf(i) + (kAlong ? first : k);
-      const int64_t column = ColumnOf(i) + (kAlong ? k : first);
-      const int64_t rows = kAlong ? count : depth;
-      const int64_t columns = kAlong ? depth : count;
-      const __nv_bfloat16* const from = at + row * ld + column;
-      if (row >= rows || column >= columns) {
+      const __nv_bfloat16* const from = at_ + i * kStep * ld_;
+      if (i * kStep >= rows || columns <= 0) {
         to[i] = make_uint4(0, 0, 0, 0);
-      } else if (packed) {
+      } else if (packed_) {
         to[i] = Load16(from);
       } else {
         Pack<__nv_bfloat16> pack;
 #pragma unroll
         for (int e = 0; e < 8; ++e) {
-          pack.values[e] =
-              column + e < columns ? from[e] : FromFloat<__nv_bfloat16>(0.0F);
+          pack.values[e] = e < columns ? from[e] : FromFloat<__nv_bfloat16>(0);
         }
         to[i] = *reinterpret_cast<const uint4*>(&pack);
       }
     }
+    at_ += kAlong ? kTensorDepth : kTensorDepth * ld_;
+    depth_ -= kTensorDepth;
   }
   __device__ static void Store(const uint4 (&from)[kTensorPacks], Tile& tile) {
 #pragma unroll
     for (int i = 0; i < kTensorPacks; ++i) {
-      Store16(tile.values + RowOf(i) * Tile::kStride + ColumnOf(i), from[i]);
+      Store16(tile.values + (Row() + i * kStep) * Tile::kStride + Column(),
+              from[i]);
     }
   }
 
  private:
-  __device__ static int PackOf(int i) {
-    return i * kTensorThreads + static_cast<int>(threadIdx.x);
+  static constexpr int kStep = kTensorThreads * 8 / Tile::kColumns;  // rows
+  __device__ static int Row() {
+    return static_cast<int>(threadIdx.x) * 8 / Tile::kColumns;
   }
-  __device__ static int RowOf(int i) { return PackOf(i) * 8 / Tile::kColumns; }
-  __device__ static int ColumnOf(int i) {
-    return PackOf(i) * 8 % Tile::kColumns;
+  __device__ static int Column() {
+    return static_cast<int>(threadIdx.x) * 8 % Tile::kColumns;
   }
+
+  const __nv_bfloat16* at_;
+  int64_t ld_;
+  int count_, depth_;
+  bool packed_;
 };
 
 // 16 rows of A, or columns of B, from `first` on, for 16 values of k, as
@@ -128,29 +140,23 @@ __device__ void TensorProduct(const MatmulArgs& s, int64_t row, int64_t column,
   using B = TensorOperand<kTransposeB>;
   __shared__ typename A::Tile a_tiles[2];
   __shared__ typename B::Tile b_tiles[2];
-  const A a = {
-      static_cast<const __nv_bfloat16*>(s.a), s.lda, row, s.m, s.k, access.a};
-  const B b = {static_cast<const __nv_bfloat16*>(s.b),
-               s.ldb,
-               column,
-               s.n,
-               s.k,
-               access.b};
+  A a(s.a, s.lda, row, s.m, s.k, access.a);
+  B b(s.b, s.ldb, column, s.n, s.k, access.b);
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
   const int warp_row = warp / 4 * 64, warp_column = warp % 4 * 32;
   const bool idle = row + warp_row >= s.m || column + warp_column >= s.n;
   float sum[4][4][4] = {};
   uint4 next_a[kTensorPacks], next_b[kTensorPacks];
-  a.Load(0, next_a);
-  b.Load(0, next_b);
+  a.Load(next_a);
+  b.Load(next_b);
   int now = 0;
   for (int64_t k = 0; k < s.k; k += kTensorDepth, now ^= 1) {
     // All warps have read what was here before the last barrier.
     A::Store(next_a, a_tiles[now]);
     B::Store(next_b, b_tiles[now]);
     __syncthreads();
-    a.Load(k + kTensorDepth, next_a);
-    b.Load(k + kTensorDepth, next_b);
+    a.Load(next_a);
+    b.Load(next_b);
     if (idle) continue;
 #pragma unroll
     for (int d = 0; d < kTensorDepth; d += 16) {
