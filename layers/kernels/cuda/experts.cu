@@ -1,13 +1,21 @@
 #include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <type_traits>
 
 #include "framework/base/check.h"
+#include "layers/kernels/cuda/assign.cuh"
 #include "layers/kernels/cuda/balance.cuh"
 #include "layers/kernels/cuda/cuda.h"
 #include "layers/kernels/cuda/experts.cuh"
+#include "layers/kernels/cuda/grouped.cuh"
 #include "layers/kernels/cuda/routing.cuh"
 
 namespace delink::cuda {
 namespace {
+
+// Bounds of segments of pairs.
+constexpr int64_t kLeastSegment = 256, kMostSegments = 512;
 
 unsigned Blocks(int64_t count, int64_t each) {
   return static_cast<unsigned>((count + each - 1) / each);
@@ -16,6 +24,37 @@ unsigned Blocks(int64_t count, int64_t each) {
 dim3 RowGrid(Stream& stream, int64_t rows) {
   return dim3(static_cast<unsigned>(
       std::min(rows, int64_t{32} * InfoOf(stream).multiprocessors)));
+}
+
+// Blocks of a grouped product, and the tiles that the columns of C have.
+struct GroupedGrid {
+  dim3 blocks;
+  unsigned tiles;
+};
+GroupedGrid GridOf(const GroupedMatmulArgs& s, int64_t tile) {
+  const bool weight = s.form == GroupedForm::kWeight;
+  const unsigned tiles =
+      Blocks(s.form == GroupedForm::kForward ? s.out : s.in, tile);
+  const int64_t rows = weight ? s.E * Blocks(s.out, tile) : s.cap / tile + s.E;
+  DELINK_CHECK_LE(rows * tiles, int64_t{0x7fffffff}) << "tiles of experts";
+  return {dim3(static_cast<unsigned>(rows * tiles)), tiles};
+}
+
+template <GroupedForm kForm, typename P>
+void LaunchTensor(Stream& stream, const GroupedMatmulArgs& s) {
+  const auto [blocks, tiles] = GridOf(s, kTensorTile);
+  const bool x = CanPack<__nv_bfloat16>(s.x, s.in);
+  const bool y = CanPack<__nv_bfloat16>(s.y, s.out);
+  const bool w = CanPack<__nv_bfloat16>(s.w, s.in);
+  const auto pairs = [](const void* c, int64_t columns) {
+    return reinterpret_cast<uintptr_t>(c) % sizeof(Pack<P, 2>) == 0 &&
+           columns % 2 == 0;
+  };
+  TensorAccess access = {x, w, pairs(s.y, s.out)};
+  if (kForm == GroupedForm::kInput) access = {y, w, pairs(s.x, s.in)};
+  if (kForm == GroupedForm::kWeight) access = {y, x, pairs(s.w, s.in)};
+  Launch(GroupedTensorKernel<kForm, P>, blocks, dim3(kTensorThreads), 0, stream,
+         s, tiles, access);
 }
 
 }  // namespace
@@ -93,10 +132,33 @@ void KeptIds(Stream& stream, const KeptIdsArgs& s) {
 template <typename T>
 void AssignRows(Stream& stream, const AssignRowsArgs& s) {
   if (s.E == 0) return;
-  const dim3 experts(static_cast<unsigned>(s.E));
-  Launch(CountRowsKernel, experts, dim3(kAssignThreads), 0, stream, s);
-  Launch(AddUpOffsetsKernel, dim3(1), dim3(kWarp), 0, stream, s);
-  Launch(PlaceRowsKernel, experts, dim3(kAssignThreads), 0, stream, s);
+  const int64_t pairs = s.N * s.k;
+  const int64_t most = std::min(
+      kMostSegments,
+      kScratchBytes / 2 / (s.E * static_cast<int64_t>(sizeof(PairCount))));
+  DELINK_CHECK_GT(most, int64_t{0}) << "experts";
+  AssignPass pass = {.s = s};
+  pass.segment = std::max(
+      kLeastSegment, Blocks((pairs + most - 1) / most, kWarp) * int64_t{kWarp});
+  pass.segments = (pairs + pass.segment - 1) / pass.segment;
+  pass.bits = std::bit_width(static_cast<uint64_t>(s.E - 1));
+  pass.counts = static_cast<PairCount*>(InfoOf(stream).scratch);
+  pass.starts =
+      s.capacity > 0
+          ? reinterpret_cast<int32_t*>(pass.counts + s.E * pass.segments)
+          : s.offsets;
+  const dim3 experts(static_cast<unsigned>(s.E)), warp(kWarp);
+  const dim3 segments(Blocks(pass.segments, kRouteWarps));
+  const dim3 warps(kRouteWarps * kWarp), threads(kAssignThreads);
+  Launch(CountSegmentsKernel, segments, warps, 0, stream, pass);
+  Launch(AddUpSegmentsKernel, experts, warp, 0, stream, pass);
+  Launch(AddUpOffsetsKernel, dim3(1), warp, 0, stream, pass.starts, s.E);
+  Launch(PlacePairsKernel, segments, warps, 0, stream, pass);
+  if (s.capacity == 0) return;
+  Launch(KeepPairsKernel, experts, threads, 0, stream, pass);
+  Launch(AddUpOffsetsKernel, dim3(1), warp, 0, stream, s.offsets, s.E);
+  Launch(PlaceKeptKernel, dim3(Blocks(pairs, kAssignThreads)), threads, 0,
+         stream, s);
 }
 
 template <typename T>
@@ -124,17 +186,21 @@ void CombineRows(Stream& stream, const CombineRowsArgs& s) {
 
 template <typename T>
 void GroupedMatmul(Stream& stream, const GroupedMatmulArgs& s) {
-  using D = DeviceType<T>;
   if (s.E == 0 || s.in == 0 || s.out == 0) return;
-  const bool weight = s.form == GroupedForm::kWeight;
-  if (s.cap == 0 && !weight) return;
-  const int64_t m = weight ? s.out : s.cap;
-  const int64_t n = s.form == GroupedForm::kForward ? s.out : s.in;
-  const dim3 grid(Blocks(m, kMatmulTile), Blocks(n, kMatmulTile),
-                  static_cast<unsigned>(s.E));
-  const bool wide = weight && !s.narrow;
-  Launch(wide ? GroupedMatmulKernel<D, float> : GroupedMatmulKernel<D, D>, grid,
-         dim3(kMatmulThreads), 0, stream, s);
+  if (s.cap == 0 && s.form != GroupedForm::kWeight) return;
+  if constexpr (std::is_same_v<T, float>) {
+    const auto [blocks, tiles] = GridOf(s, kMatmulTile);
+    Launch(GroupedFloatKernel, blocks, dim3(kMatmulThreads), 0, stream, s,
+           tiles);
+  } else if (s.form == GroupedForm::kForward) {
+    LaunchTensor<GroupedForm::kForward, __nv_bfloat16>(stream, s);
+  } else if (s.form == GroupedForm::kInput) {
+    LaunchTensor<GroupedForm::kInput, __nv_bfloat16>(stream, s);
+  } else if (s.narrow) {
+    LaunchTensor<GroupedForm::kWeight, __nv_bfloat16>(stream, s);
+  } else {
+    LaunchTensor<GroupedForm::kWeight, float>(stream, s);
+  }
 }
 
 template <typename T>

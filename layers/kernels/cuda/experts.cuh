@@ -1,13 +1,13 @@
-// Products and activations of rows of experts (ref/experts.cc has the
-// formulas). Offsets are read on the device: a launch is for as many rows as
-// there may be, and blocks without rows end at once. Simple and correct.
+// Biases and activations of rows of experts (ref/experts.cc has the formulas;
+// grouped.cuh has their products). Offsets are read on the device: a launch is
+// for as many rows as there may be, and blocks without rows end at once. Simple
+// and correct.
 #pragma once
 
 #include <cmath>
 
 #include "framework/device/cuda/reduce.cuh"
 #include "framework/device/cuda/vector.cuh"
-#include "layers/kernels/cuda/matmul.cuh"
 #include "layers/kernels/cuda/pointwise.cuh"
 #include "layers/kernels/cuda/swiglu.cuh"
 #include "layers/kernels/expert_arguments.h"
@@ -44,44 +44,6 @@ __global__ void __launch_bounds__(kRowThreadsOfExperts)
       static_cast<T*>(s.y)[n * s.D + d] = FromFloat<T>(sum);
     }
   }
-}
-
-// Blocks along z have experts, along x and y tiles of their products.
-template <typename T, typename P>
-__global__ void __launch_bounds__(kMatmulThreads)
-    GroupedMatmulKernel(GroupedMatmulArgs s) {
-  const int64_t e = blockIdx.z;
-  const int64_t first = s.offsets[e], rows = s.offsets[e + 1] - first;
-  T* const x = static_cast<T*>(s.x) + first * s.in;
-  T* const y = static_cast<T*>(s.y) + first * s.out;
-  if (s.form == GroupedForm::kWeight) {
-    P* const w = static_cast<P*>(s.w) + e * s.out * s.in;
-    TiledProduct<T, P>({.m = s.out,
-                        .n = s.in,
-                        .k = rows,
-                        .transpose_a = true,
-                        .a = y,
-                        .lda = s.out,
-                        .b = x,
-                        .ldb = s.in,
-                        .c = w,
-                        .ldc = s.in,
-                        .accumulate = s.accumulate});
-    return;
-  }
-  if (int64_t{blockIdx.x} * kMatmulTile >= rows) return;
-  T* const w = static_cast<T*>(s.w) + e * s.out * s.in;
-  const bool forward = s.form == GroupedForm::kForward;
-  TiledProduct<T, T>({.m = rows,
-                      .n = forward ? s.out : s.in,
-                      .k = forward ? s.in : s.out,
-                      .transpose_b = forward,
-                      .a = forward ? x : y,
-                      .lda = forward ? s.in : s.out,
-                      .b = w,
-                      .ldb = s.in,
-                      .c = forward ? y : x,
-                      .ldc = forward ? s.out : s.in});
 }
 
 template <typename Args>

@@ -4,8 +4,8 @@
 //
 // A block of 16 x 16 threads computes 64 x 64 elements of C from tiles of A and
 // B in shared memory, for 16 values of k at a time. A thread computes 4 x 4 of
-// them, 16 apart, so that neighbours read neighbouring banks. Blocks along x
-// have the rows of C, along y its columns. Sums are f32, in the order of k.
+// them, 16 apart, so that neighbours read neighbouring banks. Sums are f32, in
+// the order of k.
 #pragma once
 
 #include "framework/device/cuda/vector.cuh"
@@ -36,14 +36,12 @@ __device__ void LoadMatmulTile(float (*tile)[kMatmulTile + 1], const T* from,
   }
 }
 
-// This block's tile of C, which is of type P if it is the gradient of a
-// parameter, else of type T.
+// The tile of C from this row and column on, by a block. C is of type P if it
+// is the gradient of a parameter, else of type T.
 template <typename T, typename P>
-__device__ void TiledProduct(const MatmulArgs& s) {
+__device__ void TiledProduct(const MatmulArgs& s, int64_t row, int64_t column) {
   __shared__ float a[kMatmulDepth][kMatmulTile + 1];
   __shared__ float b[kMatmulDepth][kMatmulTile + 1];
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * kMatmulTile;
-  const int64_t column = static_cast<int64_t>(blockIdx.y) * kMatmulTile;
   const int y = static_cast<int>(threadIdx.x) / kMatmulSide;
   const int x = static_cast<int>(threadIdx.x) % kMatmulSide;
   float sum[kMatmulEach][kMatmulEach] = {};
@@ -79,10 +77,12 @@ __device__ void TiledProduct(const MatmulArgs& s) {
   }
 }
 
+// Blocks along x have the rows of C, along y its columns.
 template <typename T, typename P>
 __global__ void __launch_bounds__(kMatmulThreads)
     TiledMatmulKernel(MatmulArgs s) {
-  TiledProduct<T, P>(s);
+  TiledProduct<T, P>(s, int64_t{blockIdx.x} * kMatmulTile,
+                     int64_t{blockIdx.y} * kMatmulTile);
 }
 
 }  // namespace delink::cuda

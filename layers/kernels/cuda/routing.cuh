@@ -1,5 +1,5 @@
-// Routing of tokens to experts, and the rows that it gives
-// (ref/experts.cc has the formulas). Simple and correct.
+// Routing of tokens to experts (ref/experts.cc has the formulas). Simple and
+// correct.
 #pragma once
 
 #include <cmath>
@@ -234,77 +234,6 @@ __global__ void __launch_bounds__(kRouteWarps* kWarp)
   }
 }
 
-// Which pairs of an expert its block keeps: all that are not counted, and of
-// the others `capacity`, those with the largest gates or the first.
-class KeptPairs {
- public:
-  // All threads of the block. Counts the expert's pairs.
-  __device__ KeptPairs(const AssignRowsArgs& s, int64_t e) : s_(s), e_(e) {
-    load_ = Count([](int64_t) { return true; });
-    drops_ = s.capacity > 0 && load_ > s.capacity;
-    if (!drops_ || s.gates == nullptr) return;
-    // The largest bound that at least `capacity` gates reach.
-    for (int bit = 31; bit >= 0; --bit) {
-      const uint32_t tried = bound_ | (1U << bit);
-      const int64_t reach =
-          Count([&](int64_t pair) { return OrderOf(pair) >= tried; });
-      if (reach >= s.capacity) bound_ = tried;
-    }
-    above_ = Count([&](int64_t pair) { return OrderOf(pair) > bound_; });
-  }
-  __device__ int64_t load() const { return load_; }
-  // The number of pairs, counted or not, that are kept.
-  __device__ int64_t kept() const {
-    const int64_t all = Sum([&](int64_t pair) { return IsOf(pair); });
-    return drops_ ? all - load_ + s_.capacity : all;
-  }
-  __device__ bool IsOf(int64_t pair) const { return s_.ids[pair] == e_; }
-  __device__ bool IsCounted(int64_t pair) const {
-    return IsOf(pair) &&
-           (s_.targets == nullptr || s_.targets[pair / s_.k] >= 0);
-  }
-  // Whether it is kept if it is the expert's counted pair number `at` of those
-  // that are neither above the bound nor below it.
-  __device__ bool Keeps(int64_t pair, int64_t at) const {
-    if (!drops_ || !IsCounted(pair)) return true;
-    if (s_.gates == nullptr) return at < s_.capacity;
-    const uint32_t order = OrderOf(pair);
-    return order > bound_ || (order == bound_ && at < s_.capacity - above_);
-  }
-  // Whether a pair takes such a number.
-  __device__ bool IsNumbered(int64_t pair) const {
-    return IsCounted(pair) && (s_.gates == nullptr || OrderOf(pair) == bound_);
-  }
-
- private:
-  // Larger for larger gates.
-  __device__ uint32_t OrderOf(int64_t pair) const {
-    const uint32_t bits =
-        __float_as_uint(static_cast<const float*>(s_.gates)[pair]);
-    if ((bits & 0x7fffffffU) > 0x7f800000U) return ~0U;  // NaN
-    return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
-  }
-  template <typename Is>
-  __device__ int64_t Count(Is is) const {
-    return Sum([&](int64_t pair) { return IsCounted(pair) && is(pair); });
-  }
-  template <typename Is>
-  __device__ int64_t Sum(Is is) const {
-    __shared__ int partial[kWarp];
-    int count = 0;
-    for (int64_t pair = threadIdx.x; pair < s_.N * s_.k; pair += blockDim.x) {
-      count += is(pair) ? 1 : 0;
-    }
-    return BlockSum(count, partial);
-  }
-
-  const AssignRowsArgs& s_;
-  int64_t e_;
-  int64_t load_ = 0, above_ = 0;
-  uint32_t bound_ = 0;
-  bool drops_ = false;
-};
-
 __global__ void __launch_bounds__(kAssignThreads)
     NumberTokensKernel(NumberTokensArgs s) {
   const int64_t n = int64_t{blockIdx.x} * kAssignThreads + threadIdx.x;
@@ -331,111 +260,12 @@ __global__ void __launch_bounds__(kAssignThreads)
 __global__ void __launch_bounds__(kAssignThreads) KeptIdsKernel(KeptIdsArgs s) {
   const int64_t pair = int64_t{blockIdx.x} * kAssignThreads + threadIdx.x;
   if (pair >= s.N * s.k) return;
-  const int64_t n = pair / s.k,
-                token = s.numbers != nullptr ? s.numbers[n] : n;
+  const int64_t n = pair / s.k, token = s.numbers != nullptr ? s.numbers[n] : n;
   const bool has_row =
       s.rows == nullptr || s.rows[token * s.k + pair % s.k] >= 0;
   const int64_t id = s.ids[pair] - s.first;
   const bool kept = has_row && id >= 0 && id < s.E;
   s.kept[pair] = kept ? static_cast<int32_t>(id) : -1;
-}
-
-// A block has an expert.
-__global__ void __launch_bounds__(kAssignThreads)
-    CountRowsKernel(AssignRowsArgs s) {
-  const KeptPairs pairs(s, blockIdx.x);
-  const int64_t kept = pairs.kept();
-  if (threadIdx.x != 0) return;
-  s.loads[blockIdx.x] = static_cast<int32_t>(pairs.load());
-  s.offsets[blockIdx.x + 1] = static_cast<int32_t>(kept);
-}
-
-__global__ void AddUpOffsetsKernel(AssignRowsArgs s) {
-  if (threadIdx.x != 0) return;
-  s.offsets[0] = 0;
-  for (int64_t e = 0; e < s.E; ++e) s.offsets[e + 1] += s.offsets[e];
-}
-
-// How many threads of the block before this one have `flag`, and all.
-struct Before {
-  int mine, all;
-};
-__device__ inline Before CountBefore(bool flag) {
-  __shared__ int of_warps[kAssignThreads / kWarp];
-  const unsigned flags = __ballot_sync(kFullWarp, flag);
-  const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  if (LaneOfWarp() == 0) of_warps[warp] = __popc(flags);
-  __syncthreads();
-  Before before = {__popc(flags & ((1U << LaneOfWarp()) - 1)), 0};
-  for (int w = 0; w < kAssignThreads / kWarp; ++w) {
-    if (w < warp) before.mine += of_warps[w];
-    before.all += of_warps[w];
-  }
-  __syncthreads();
-  return before;
-}
-
-__global__ void __launch_bounds__(kAssignThreads)
-    PlaceRowsKernel(AssignRowsArgs s) {
-  const KeptPairs pairs(s, blockIdx.x);
-  int64_t row = s.offsets[blockIdx.x], numbered = 0;
-  for (int64_t first = 0; first < s.N * s.k; first += kAssignThreads) {
-    const int64_t pair = first + threadIdx.x;
-    const bool here = pair < s.N * s.k && pairs.IsOf(pair);
-    const Before at = CountBefore(here && pairs.IsNumbered(pair));
-    const bool keeps = here && pairs.Keeps(pair, numbered + at.mine);
-    const Before rows = CountBefore(keeps);
-    if (keeps) {
-      s.rows[pair] = static_cast<int32_t>(row + rows.mine);
-      s.pairs[row + rows.mine] = static_cast<int32_t>(pair);
-    } else if (here) {
-      s.rows[pair] = -1;
-    }
-    // A pair of no expert.
-    if (blockIdx.x == 0 && pair < s.N * s.k && s.ids[pair] < 0) {
-      s.rows[pair] = -1;
-    }
-    numbered += at.all;
-    row += rows.all;
-  }
-}
-
-// A block has a rank.
-__global__ void __launch_bounds__(kAssignThreads)
-    AssignSlotsKernel(AssignSlotsArgs s) {
-  const int64_t rank = blockIdx.x, first = rank * s.cap;
-  int64_t taken = 0;
-  for (int64_t begin = 0; begin < s.N * s.k; begin += kAssignThreads) {
-    const int64_t pair = begin + threadIdx.x;
-    const int64_t id = pair < s.N * s.k ? s.ids[pair] : -1;
-    const bool here = id >= 0 && id / s.each == rank;
-    const Before before = CountBefore(here);
-    const int64_t at = taken + before.mine;
-    if (here && at < s.cap) {
-      s.slots[pair] = static_cast<int32_t>(first + at);
-      s.pairs[first + at] = static_cast<int32_t>(pair);
-      s.to_ids[first + at] = static_cast<int32_t>(id % s.each);
-    } else if (here || (rank == 0 && pair < s.N * s.k && id < 0)) {
-      s.slots[pair] = -1;
-    }
-    taken += before.all;
-  }
-  for (int64_t at = taken + threadIdx.x; at < s.cap; at += kAssignThreads) {
-    s.pairs[first + at] = -1;
-    s.to_ids[first + at] = -1;
-  }
-}
-
-// One block, after the slots are assigned.
-__global__ void __launch_bounds__(kAssignThreads)
-    CountLostKernel(AssignSlotsArgs s) {
-  __shared__ int partial[kWarp];
-  int lost = 0;
-  for (int64_t pair = threadIdx.x; pair < s.N * s.k; pair += kAssignThreads) {
-    lost += s.ids[pair] >= 0 && s.slots[pair] < 0 ? 1 : 0;
-  }
-  lost = BlockSum(lost, partial);
-  if (threadIdx.x == 0) *s.lost += lost;
 }
 
 }  // namespace delink::cuda

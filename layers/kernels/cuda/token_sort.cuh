@@ -66,17 +66,6 @@ __global__ void __launch_bounds__(kSortThreads) CountDigits(SortPass s) {
   }
 }
 
-// The sum over the lanes before this one.
-__device__ inline uint32_t WarpSumBefore(uint32_t value) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarp;
-  uint32_t sum = value;
-  for (int step = 1; step < kWarp; step *= 2) {
-    const uint32_t other = __shfl_up_sync(kFullWarp, sum, step);
-    if (lane >= step) sum += other;
-  }
-  return sum - value;
-}
-
 // A warp a digit.
 __global__ void __launch_bounds__(kWarp) AddUpSegments(SortPass s) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -91,17 +80,6 @@ __global__ void __launch_bounds__(kWarp) AddUpSegments(SortPass s) {
     total += __shfl_sync(kFullWarp, sum + count, kWarp - 1);
   }
   if (lane == 0) s.totals[blockIdx.x] = total;
-}
-
-// The lanes of a warp that have this lane's digit.
-__device__ inline unsigned Peers(int digit, unsigned lanes) {
-  unsigned peers = lanes;
-  for (int bit = 0; bit < kDigitBits; ++bit) {
-    const bool one = ((digit >> bit) & 1) != 0;
-    const unsigned ones = __ballot_sync(kFullWarp, one);
-    peers &= one ? ones : ~ones;
-  }
-  return peers;
 }
 
 // starts[digit] = occurrences of smaller digits, by the block's first warp:
@@ -142,7 +120,8 @@ __global__ void __launch_bounds__(kSortThreads) MoveToDigits(SortPass s) {
     Occurrence mine = {};
     if (here) mine = OccurrenceAt(s, first + lane);
     const int digit = DigitOf(s, mine.token);
-    const unsigned peers = Peers(digit, __ballot_sync(kFullWarp, here));
+    const unsigned peers =
+        Peers(digit, kDigitBits, __ballot_sync(kFullWarp, here));
     const unsigned lower = peers & ((1U << lane) - 1);
     __syncwarp();
     const uint32_t start = next[digit];

@@ -59,6 +59,16 @@ Output Result(std::string name, const Guarded<T>& buffer, double tolerance) {
           std::is_same_v<T, BFloat16>};
 }
 
+// The first `count` elements; those behind may never have been written.
+template <typename T>
+Output FirstOf(std::string name, const Guarded<T>& buffer, int64_t count,
+               double tolerance) {
+  return {std::move(name),
+          {buffer.data(), buffer.data() + count},
+          tolerance,
+          std::is_same_v<T, BFloat16>};
+}
+
 // Of each element whether it is not a number: 1 or 0.
 template <typename T>
 Output WhereNotANumber(std::string name, const Guarded<T>& buffer) {
@@ -83,6 +93,13 @@ Guarded<T> Input(std::string_view name, int64_t count, double scale = 1.0) {
   return result;
 }
 
+// Of tokens, some of which have none: -1.
+inline Guarded<int32_t> Targets(int64_t N) {
+  std::vector<int32_t> targets = Integers("targets", N, 4);
+  for (int32_t& target : targets) target -= 1;
+  return Guarded<int32_t>(targets);
+}
+
 std::vector<Case> MatmulCases();
 std::vector<Case> NormCases();
 std::vector<Case> PointwiseCases();
@@ -91,6 +108,7 @@ std::vector<Case> EmbeddingCases();
 std::vector<Case> AttentionCases();
 std::vector<Case> CrossEntropyCases();
 std::vector<Case> VocabCases();
+std::vector<Case> RouterCases();
 std::vector<Case> ExpertCases();
 
 struct Group {
@@ -106,6 +124,7 @@ inline constexpr Group kGroups[] = {
     {"Attention", AttentionCases},
     {"CrossEntropy", CrossEntropyCases},
     {"Vocab", VocabCases},
+    {"Routers", RouterCases},
     {"Experts", ExpertCases},
 };
 

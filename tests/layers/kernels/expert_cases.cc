@@ -13,226 +13,6 @@
 namespace delink::testing {
 namespace {
 
-// The first `count` elements; those behind may never have been written.
-template <typename T>
-Output FirstOf(std::string name, const Guarded<T>& buffer, int64_t count,
-               double tolerance) {
-  return {std::move(name),
-          {buffer.data(), buffer.data() + count},
-          tolerance,
-          std::is_same_v<T, BFloat16>};
-}
-
-Guarded<int32_t> Copied(const std::vector<int32_t>& values) {
-  Guarded<int32_t> copy(static_cast<int64_t>(values.size()));
-  std::copy(values.begin(), values.end(), copy.data());
-  return copy;
-}
-
-// Some tokens have no target.
-Guarded<int32_t> Targets(int64_t N) {
-  std::vector<int32_t> targets = Integers("targets", N, 4);
-  for (int32_t& target : targets) target -= 1;
-  return Copied(targets);
-}
-
-struct Shape {
-  int64_t N, E, k;
-  RouterForm form = {};
-  bool bias = false;
-  bool ties = false;
-  bool masked = false;
-};
-
-Case RouteCase(const Shape& p) {
-  return MakeCase(
-      absl::StrFormat("route N%d E%d k%d prototypes%d sigmoid%d normalise%d "
-                      "groups%d of %d bias%d ties%d masked%d",
-                      p.N, p.E, p.k, p.form.prototypes, p.form.sigmoid,
-                      p.form.normalise, p.form.top_groups, p.form.groups,
-                      p.bias, p.ties, p.masked),
-      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
-        using S = Wide<T>;
-        auto logits = Input<S>("logits", p.N * p.E, 3.0);
-        for (int64_t i = 0; p.ties && i < p.N * p.E; ++i) {
-          logits[i] = static_cast<S>(static_cast<int>(logits[i]));
-        }
-        const auto bias = Input<S>("bias", p.E);
-        const auto dgates = Input<S>("dgates", p.N * p.k);
-        const int64_t tokens = p.N % 2 == 0 ? p.N / 2 : p.N;
-        const int64_t first = p.masked ? tokens / 2 : 0;
-        const int64_t groups = (first + p.N + tokens - 1) / tokens;
-        const auto dshares = Input<S>("dshares", groups * p.E);
-        const auto targets = Targets(p.N);
-        Guarded<S> gates(p.N * p.k), dlogits(p.N * p.E), all(p.N * p.E);
-        Guarded<int32_t> ids(p.N * p.k);
-        kernels.route(stream, {.N = p.N,
-                               .E = p.E,
-                               .k = p.k,
-                               .form = p.form,
-                               .logits = logits.data(),
-                               .bias = p.bias ? bias.data() : nullptr,
-                               .gates = gates.data(),
-                               .ids = ids.data()});
-        RouteBackwardArgs back = {.N = p.N,
-                                  .E = p.E,
-                                  .k = p.k,
-                                  .form = p.form,
-                                  .logits = logits.data(),
-                                  .ids = ids.data(),
-                                  .dgates = dgates.data(),
-                                  .dlogits = dlogits.data()};
-        kernels.route_backward(stream, back);
-        back.dlogits = all.data();
-        back.dshares = dshares.data();
-        back.tokens = tokens;
-        back.first = first;
-        back.dz = 0.25;
-        back.targets = p.masked ? targets.data() : nullptr;
-        Guarded<double> of_shares(p.N);
-        back.balance = of_shares.data();
-        kernels.route_backward(stream, back);
-        return {
-            Result("sum of share * gradient", of_shares,
-                   4 * Tolerance<float>(p.E)),
-            Result("gates", gates, Tolerance<float>(p.E)),
-            Result("ids", ids, 0),
-            Result("dlogits", dlogits, 4 * Tolerance<float>(p.E)),
-            Result("dlogits of all losses", all, 16 * Tolerance<float>(p.E))};
-      });
-}
-
-// Tokens with a logit, or experts with a bias, that are not finite: their gates
-// are not, their choices are experts, and no pair of theirs is dropped first.
-Case NotFiniteRouteCase(const Shape& p) {
-  return MakeCase(
-      absl::StrFormat("route not finite N%d E%d k%d prototypes%d sigmoid%d "
-                      "groups%d of %d bias%d",
-                      p.N, p.E, p.k, p.form.prototypes, p.form.sigmoid,
-                      p.form.top_groups, p.form.groups, p.bias),
-      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
-        using S = Wide<T>;
-        const S nan = std::numeric_limits<S>::quiet_NaN();
-        const S infinite = std::numeric_limits<S>::infinity();
-        auto logits = Input<S>("logits", p.N * p.E, 3.0);
-        auto bias = Input<S>("bias", p.E);
-        logits[2 * p.E + p.E / 2] = nan;
-        logits[5 * p.E] = infinite;
-        logits[6 * p.E - 1] = -infinite;
-        std::fill_n(&logits[7 * p.E], p.E, nan);
-        std::fill_n(&logits[9 * p.E], p.E, -infinite);
-        if (p.masked) bias[p.E - 1] = nan;
-        Guarded<S> gates(p.N * p.k);
-        Guarded<int32_t> ids(p.N * p.k), offsets(p.E + 1), rows(p.N * p.k),
-            pairs(p.N * p.k), loads(p.E);
-        kernels.route(stream, {.N = p.N,
-                               .E = p.E,
-                               .k = p.k,
-                               .form = p.form,
-                               .logits = logits.data(),
-                               .bias = p.bias ? bias.data() : nullptr,
-                               .gates = gates.data(),
-                               .ids = ids.data()});
-        Output finite = {.name = "finite gates"};
-        for (int64_t i = 0; i < p.N * p.k; ++i) {
-          const int64_t n = i / p.k;
-          const bool range = i % p.k >= p.k - p.k / p.form.prototypes;
-          if (n == 7 || n == 9 || (p.masked && range)) {
-            EXPECT_TRUE(std::isnan(gates[i])) << i;
-          }
-          EXPECT_TRUE(ids[i] >= 0 && ids[i] < p.E) << i;
-          EXPECT_FALSE(std::isinf(gates[i])) << i;
-          finite.values.push_back(std::isnan(gates[i]) ? 0 : 1);
-        }
-        if (ids[0] < 0 || ids[0] >= p.E) return {};
-        kernels.assign_rows(stream, {.N = p.N,
-                                     .E = p.E,
-                                     .k = p.k,
-                                     .ids = ids.data(),
-                                     .capacity = 3,
-                                     .gates = gates.data(),
-                                     .offsets = offsets.data(),
-                                     .rows = rows.data(),
-                                     .pairs = pairs.data(),
-                                     .loads = loads.data()});
-        return {finite, Result("ids", ids, 0), Result("rows", rows, 0),
-                FirstOf("pairs", pairs, offsets[p.E], 0)};
-      });
-}
-
-std::vector<Shape> NotFiniteShapes() {
-  const RouterForm sigmoid = {.sigmoid = true, .groups = 4, .top_groups = 2};
-  return {{.N = 12, .E = 8, .k = 2},
-          {.N = 12, .E = 70, .k = 3, .form = {.normalise = true}, .bias = true},
-          {.N = 12, .E = 5, .k = 5, .form = {.sigmoid = true}},
-          {.N = 12, .E = 32, .k = 4, .form = sigmoid, .bias = true},
-          {.N = 12, .E = 32, .k = 4, .form = sigmoid},
-          {.N = 12,
-           .E = 48,
-           .k = 6,
-           .form = {.prototypes = 6},
-           .bias = true,
-           .masked = true}};
-}
-
-// What is counted and recorded of a router's choices.
-Case BalanceCase(const Shape& p) {
-  return MakeCase(
-      absl::StrFormat("balance N%d E%d k%d prototypes%d sigmoid%d masked%d",
-                      p.N, p.E, p.k, p.form.prototypes, p.form.sigmoid,
-                      p.masked),
-      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
-        using S = Wide<T>;
-        const auto logits = Input<S>("logits", p.N * p.E, 3.0);
-        const auto ids =
-            Copied(Integers("ids", p.N * p.k, static_cast<int32_t>(p.E)));
-        const auto targets = Targets(p.N);
-        const int64_t tokens = p.N % 2 == 0 ? p.N / 2 : p.N;
-        const int64_t first = p.masked ? tokens / 2 : 0;
-        const int64_t groups = (first + p.N + tokens - 1) / tokens;
-        Guarded<double> counts(groups * (p.E + 1)), of_tokens(2 * p.N), sums(2);
-        Guarded<S> balance(groups * p.E), by_loads(groups * p.E);
-        const auto loads = Input<S>("loads", p.E);
-        std::fill_n(sums.data(), 2, 0.5);
-        kernels.route_statistics(
-            stream, {.N = p.N,
-                     .E = p.E,
-                     .form = p.form,
-                     .logits = logits.data(),
-                     .targets = p.masked ? targets.data() : nullptr,
-                     .rows = of_tokens.data()});
-        kernels.sum_rows(
-            stream,
-            {.R = 2, .N = p.N, .rows = of_tokens.data(), .sums = sums.data()});
-        kernels.count_pairs(stream,
-                            {.N = p.N,
-                             .E = p.E,
-                             .k = p.k,
-                             .G = groups,
-                             .tokens = tokens,
-                             .first = first,
-                             .ids = ids.data(),
-                             .targets = p.masked ? targets.data() : nullptr,
-                             .counts = counts.data()});
-        kernels.balance(stream, {.G = groups,
-                                 .E = p.E,
-                                 .k = p.k,
-                                 .weight = 0.75,
-                                 .counts = counts.data(),
-                                 .dshares = balance.data()});
-        kernels.balance(stream, {.G = groups,
-                                 .E = p.E,
-                                 .k = p.k,
-                                 .weight = 0.75,
-                                 .loads = loads.data(),
-                                 .dshares = by_loads.data()});
-        return {Result("entropies", of_tokens, 4 * Tolerance<float>(p.E)),
-                Result("sums", sums, 4 * Tolerance<float>(p.E)),
-                Result("counts", counts, 0), Result("balance", balance, 1e-7),
-                Result("by loads", by_loads, 1e-7)};
-      });
-}
-
 enum class Loads : uint8_t { kRandom, kOneHot, kHalfIdle };
 
 struct Rows {
@@ -264,7 +44,7 @@ struct Sorted {
         pairs(p.N * p.k),
         loads(p.E),
         cap(p.N * p.k) {
-    const auto ids = Copied(p.Ids());
+    const Guarded<int32_t> ids(p.Ids());
     const auto targets = Targets(p.N);
     kernels.assign_rows(stream, {.N = p.N,
                                  .E = p.E,
@@ -341,7 +121,7 @@ Case TokensOfRanksCase(int64_t B, int64_t T, int64_t k, bool masked) {
       [=]<typename U>(const Kernels& kernels, Stream& stream) -> Outputs {
         using S = Wide<U>;
         const int64_t N = B * T, all = 2 * N;
-        const auto ids = Copied(Integers("ids", all * k, 9));
+        const Guarded<int32_t> ids(Integers("ids", all * k, 9));
         const auto targets = Targets(all);
         const auto gates = Gates<U>(all * k);
         Guarded<int32_t> places(2 * T), numbers(all), to_ids(all * k),
@@ -383,8 +163,10 @@ Case TokensOfRanksCase(int64_t B, int64_t T, int64_t k, bool masked) {
                                   .k = k,
                                   .numbers = numbers.data(),
                                   .rows = rows.data(),
+                                  .E = 9,
                                   .ids = ids.data(),
                                   .kept = kept.data()});
+        EXPECT_GE(*std::max_element(kept.data(), kept.data() + all * k), 0);
         // What is dropped has no row.
         Guarded<int32_t> offsets(10), of_kept(all * k), pairs(all * k),
             loads(9);
@@ -406,6 +188,109 @@ Case TokensOfRanksCase(int64_t B, int64_t T, int64_t k, bool masked) {
         outputs.push_back(Result("rows", of_kept, 0));
         outputs.push_back(FirstOf("pairs", pairs, offsets[9], 0));
         outputs.push_back(Result("loads", loads, 0));
+        return outputs;
+      });
+}
+
+// Pairs that go to ranks of `each` experts, and what a rank makes of them. With
+// one_hot they are all for one rank's experts.
+Case SlotsCase(int64_t N, int64_t k, int64_t ranks, int64_t each, int64_t cap,
+               bool one_hot, bool loses) {
+  return MakeCase(
+      absl::StrFormat("slots N%d k%d ranks%d each%d cap%d one_hot%d", N, k,
+                      ranks, each, cap, one_hot),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        constexpr int64_t kWidth = 11;
+        const int64_t all = ranks * cap, first = (ranks - 1) * each;
+        std::vector<int32_t> chosen =
+            Integers("ids", N * k,
+                     static_cast<int32_t>(one_hot ? each : ranks * each) + 1);
+        for (int32_t& id : chosen) {
+          id =
+              id == 0 ? -1 : id - 1 + static_cast<int32_t>(one_hot ? first : 0);
+        }
+        const Guarded<int32_t> ids(chosen);
+        Guarded<int32_t> slots(N * k), pairs(all), to_ids(all), again(all);
+        Guarded<double> lost(1);
+        lost[0] = 2;
+        AssignSlotsArgs args = {.N = N,
+                                .k = k,
+                                .ranks = ranks,
+                                .each = each,
+                                .cap = cap,
+                                .ids = ids.data(),
+                                .slots = slots.data(),
+                                .pairs = pairs.data(),
+                                .to_ids = to_ids.data(),
+                                .lost = lost.data()};
+        kernels.assign_slots(stream, args);
+        EXPECT_EQ(lost[0] > 2, loses);
+        args.lost = nullptr;
+        args.to_ids = again.data();
+        kernels.assign_slots(stream, args);
+        const auto x = Input<T>("x", N * kWidth);
+        Guarded<T> sent(all * kWidth);
+        kernels.gather_rows(stream, {.E = each,
+                                     .k = k,
+                                     .cap = all,
+                                     .D = kWidth,
+                                     .offsets = nullptr,
+                                     .pairs = pairs.data(),
+                                     .x = x.data(),
+                                     .y = sent.data()});
+        // The experts of the last rank, in the place of the ids.
+        Guarded<int32_t> kept(chosen);
+        kernels.kept_ids(stream, {.N = N,
+                                  .k = k,
+                                  .E = each,
+                                  .first = first,
+                                  .ids = kept.data(),
+                                  .kept = kept.data()});
+        return {Result("slots", slots, 0),   Result("pairs", pairs, 0),
+                Result("to_ids", to_ids, 0), Result("to_ids again", again, 0),
+                Result("lost", lost, 0),     Result("sent", sent, 0),
+                Result("kept", kept, 0)};
+      });
+}
+
+// Of experts with equal matrices, a row's bits do not depend on which expert
+// has it, or on the rows beside it.
+Case TilesCase(int64_t in, int64_t out) {
+  return MakeCase(
+      absl::StrFormat("tiles in%d out%d", in, out),
+      [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
+        constexpr int64_t kRows = 271;
+        const auto one = Input<T>("w", out * in);
+        Guarded<T> w(5 * out * in);
+        for (int64_t e = 0; e < 5; ++e) {
+          std::copy_n(one.data(), out * in, w.data() + e * out * in);
+        }
+        auto x = Input<T>("x", kRows * in), y = Input<T>("y", kRows * out);
+        Outputs outputs;
+        for (const std::vector<int32_t>& bounds :
+             std::vector<std::vector<int32_t>>{{0, kRows},
+                                               {0, 0, 3, 131, 131, kRows}}) {
+          const Guarded<int32_t> offsets(bounds);
+          Guarded<T> to_x(kRows * in), to_y(kRows * out);
+          GroupedMatmulArgs product = {.E = std::ssize(bounds) - 1,
+                                       .cap = kRows,
+                                       .in = in,
+                                       .out = out,
+                                       .form = GroupedForm::kForward,
+                                       .offsets = offsets.data(),
+                                       .x = x.data(),
+                                       .y = to_y.data(),
+                                       .w = w.data()};
+          kernels.grouped_matmul(stream, product);
+          product.form = GroupedForm::kInput;
+          product.x = to_x.data();
+          product.y = y.data();
+          kernels.grouped_matmul(stream, product);
+          outputs.push_back(Result("y", to_y, Tolerance<float>(in)));
+          outputs.push_back(Result("x", to_x, Tolerance<float>(out)));
+        }
+        EXPECT_EQ(outputs[0].values, outputs[2].values);
+        EXPECT_EQ(outputs[1].values, outputs[3].values);
         return outputs;
       });
 }
@@ -592,44 +477,45 @@ std::vector<Rows> AllRows() {
        .masked = true}};
 }
 
+// Products around the edges of a GPU's tiles, of 128 (64 in f32) rows and
+// columns and a depth of 32 (16); with rows of 16 bytes and without.
+std::vector<Rows> EdgesOfTiles() {
+  return {
+      {.N = 256, .E = 1, .k = 1, .in = 32, .out = 128},
+      {.N = 129, .E = 2, .k = 1, .in = 40, .out = 136},
+      {.N = 140, .E = 3, .k = 1, .in = 136, .out = 131},
+      {.N = 140, .E = 3, .k = 1, .in = 131, .out = 136},
+      {.N = 20, .E = 7, .k = 2, .in = 33, .out = 130, .loads = Loads::kOneHot},
+      {.N = 3, .E = 70, .k = 1, .in = 24, .out = 10}};
+}
+
+// Segments of pairs, and of the list of an expert, that a GPU's warps and
+// blocks have.
+std::vector<Rows> ManyPairs() {
+  return {{.N = 1000, .E = 1, .k = 1, .in = 3},
+          {.N = 257, .E = 300, .k = 3, .in = 2},
+          {.N = 70'000, .E = 5, .k = 2, .in = 1},
+          {.N = 700,
+           .E = 3,
+           .k = 2,
+           .in = 1,
+           .loads = Loads::kOneHot,
+           .capacity = 300},
+          {.N = 700,
+           .E = 3,
+           .k = 2,
+           .in = 1,
+           .loads = Loads::kHalfIdle,
+           .capacity = 300,
+           .by_gate = true,
+           .masked = true},
+          {.N = 700, .E = 3, .k = 2, .in = 1, .masked = true}};
+}
+
 }  // namespace
 
 std::vector<Case> ExpertCases() {
   std::vector<Case> cases;
-  const RouterForm softmax = {}, mixtral = {.normalise = true};
-  const RouterForm deepseek = {.sigmoid = true,
-                               .normalise = true,
-                               .groups = 4,
-                               .top_groups = 2,
-                               .scale = 2.5};
-  for (const Shape& p : std::vector<Shape>{
-           {.N = 1, .E = 1, .k = 1},
-           {.N = 7, .E = 5, .k = 5, .form = mixtral},
-           {.N = 33, .E = 8, .k = 2, .form = softmax},
-           {.N = 33, .E = 8, .k = 2, .form = mixtral, .masked = true},
-           {.N = 40, .E = 67, .k = 3, .form = mixtral, .bias = true},
-           {.N = 16, .E = 64, .k = 8, .form = softmax, .ties = true},
-           {.N = 16, .E = 16, .k = 16, .form = {.sigmoid = true}, .ties = true},
-           {.N = 24, .E = 32, .k = 4, .form = deepseek, .bias = true},
-           {.N = 24, .E = 32, .k = 4, .form = deepseek, .ties = true},
-           {.N = 24,
-           .E = 8,
-           .k = 3,
-           .form = {.groups = 8, .top_groups = 3, .scale = 0.5},
-           .masked = true},
-           {.N = 20, .E = 48, .k = 6, .form = {.prototypes = 6}},
-           {.N = 20,
-           .E = 48,
-           .k = 12,
-           .form = {.prototypes = 6, .normalise = true},
-           .bias = true,
-           .masked = true}}) {
-    cases.push_back(RouteCase(p));
-    cases.push_back(BalanceCase(p));
-  }
-  for (const Shape& p : NotFiniteShapes()) {
-    cases.push_back(NotFiniteRouteCase(p));
-  }
   const std::vector<Rows> rows = AllRows();
   for (const Rows& p : rows) {
     cases.push_back(RowsCase(p));
@@ -640,6 +526,15 @@ std::vector<Case> ExpertCases() {
     cases.push_back(ActivationCase(p, ExpertActivation::kGeluTanh, true));
     cases.push_back(ActivationCase(p, ExpertActivation::kGeluErf, false));
   }
+  for (const Rows& p : EdgesOfTiles()) cases.push_back(GroupedCase(p));
+  for (const Rows& p : ManyPairs()) cases.push_back(RowsCase(p));
+  cases.push_back(TilesCase(48, 136));
+  cases.push_back(TilesCase(35, 21));
+  cases.push_back(SlotsCase(1, 1, 1, 1, 1, false, false));
+  cases.push_back(SlotsCase(100, 3, 4, 5, 200, false, false));
+  cases.push_back(SlotsCase(100, 3, 4, 5, 40, false, true));
+  cases.push_back(SlotsCase(300, 2, 3, 2, 300, true, true));
+  cases.push_back(SlotsCase(300, 2, 3, 2, 600, true, false));
   cases.push_back(TokensOfRanksCase(3, 5, 2, true));
   cases.push_back(TokensOfRanksCase(1, 1, 1, false));
   cases.push_back(TokensOfRanksCase(2, 300, 1, false));

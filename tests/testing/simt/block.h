@@ -57,6 +57,7 @@ enum class Wait : uint8_t {
   kBallot,
   kAny,
   kAll,
+  kMatrix,
 };
 // Where in the device code, for reports.
 struct CodeLine {

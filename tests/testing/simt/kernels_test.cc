@@ -109,6 +109,24 @@ TEST_F(KernelsTest, VotesAndShufflesFollowTheGuide) {
                           0 + 1 + 2 + 3 + 4 + 5 + 6 + 7));
 }
 
+TEST_F(KernelsTest, WarpsMultiplyMatrices) {
+  std::vector<float> a(256), b(256), expected(256);
+  for (size_t i = 0; i < 256; ++i) {
+    a[i] = static_cast<float>(i * 7 % 31) - 15;
+    b[i] = static_cast<float>(i * 5 % 29) - 14;
+  }
+  for (size_t i = 0; i < 256; ++i) {
+    for (size_t k = 0; k < 16; ++k) {
+      expected[i] += a[i / 16 * 16 + k] * b[16 * k + i % 16];
+    }
+  }
+  for (const bool transposed : {false, true}) {
+    auto* const to = Take<float>(256);
+    Multiply(*stream_, to, Take(a), Take(b), transposed);
+    EXPECT_EQ(Values(to, 256), expected) << transposed;
+  }
+}
+
 TEST_F(KernelsTest, IndicesCountOverThreeDimensions) {
   constexpr int64_t kThreads = 12 * 24;
   auto* const to = Take<int>(kThreads);
@@ -294,6 +312,14 @@ TEST_F(KernelsDeathTest, DivergentBarriers) {
       [&] { ReverseRows(*stream_, to, from, 2, true, Flaw::kLostLane); },
       "divergent barrier: thread \\(0,0,0\\) waits in __shfl_sync at "
       "test_kernels.cu:[0-9]+; thread \\(5,0,0\\) has returned");
+  const float* const matrix = Take(Ramp(256));
+  auto* const product = Take<float>(256);
+  ExpectDeath(
+      [&] {
+        Multiply(*stream_, product, matrix, matrix, false, Flaw::kLostLane);
+      },
+      "divergent barrier: thread \\(0,0,0\\) waits in a matrix of the warp at "
+      "test_kernels.cu:[0-9]+; thread \\(9,0,0\\) has returned");
 }
 
 TEST_F(KernelsDeathTest, LocalVariablesThatDoNotFit) {

@@ -1,4 +1,5 @@
 #include "framework/device/cuda/launch.cuh"
+#include "framework/device/cuda/matrix.cuh"
 #include "framework/device/cuda/reduce.cuh"
 #include "framework/device/cuda/vector.cuh"
 #include "tests/testing/simt/test_kernels.h"
@@ -160,6 +161,45 @@ __global__ void VotesKernel(int* out) {
   for (int i = 0; i < 9; ++i) out[i] = values[i];
 }
 
+// Rows of 16 numbers in 48 bytes.
+template <bool kTransposed>
+__global__ void MultiplyKernel(float* to, const float* a, const float* b,
+                               bool all) {
+  constexpr int kStride = 24;
+  alignas(16) __shared__ __nv_bfloat16 left[16 * kStride];
+  alignas(16) __shared__ __nv_bfloat16 right[16 * kStride];
+  const int lane = static_cast<int>(threadIdx.x);
+  for (int i = lane; i < 256; i += 32) {
+    const int row = i / 16, column = i % 16;
+    const int at =
+        kTransposed ? column * kStride + row : row * kStride + column;
+    left[at] = __float2bfloat16_rn(a[i]);
+    right[at] = __float2bfloat16_rn(b[i]);
+  }
+  __syncwarp();
+  uint32_t of_a[4], of_b[4];
+  const int matrix = lane / 8, row = lane % 8;
+  const int lower = matrix % 2 * 8, upper = matrix / 2 * 8;
+  cuda::LoadMatrices<kTransposed>(
+      left + (kTransposed ? (upper + row) * kStride + lower
+                          : (lower + row) * kStride + upper),
+      of_a);
+  cuda::LoadMatrices<!kTransposed>(
+      right + (kTransposed ? (upper + row) * kStride + lower
+                           : (lower + row) * kStride + upper),
+      of_b);
+  for (int half = 0; half < 2; ++half) {
+    float sum[4] = {};
+    if (all || lane != 9) {
+      cuda::AddProduct(of_a, of_b[2 * half], of_b[2 * half + 1], sum);
+    }
+    for (int i = 0; i < 4; ++i) {
+      to[(lane / 4 + i / 2 * 8) * 16 + 8 * half + lane % 4 * 2 + i % 2] =
+          sum[i];
+    }
+  }
+}
+
 __global__ void IndicesKernel(int* to) {
   const unsigned block =
       blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
@@ -255,6 +295,12 @@ void Count(Stream& stream, int* counts, const int* values, int64_t n,
 
 void Votes(Stream& stream, int* out) {
   Launch(VotesKernel, {1}, {64}, 0, stream, out);
+}
+
+void Multiply(Stream& stream, float* to, const float* a, const float* b,
+              bool transposed, Flaw flaw) {
+  Launch(transposed ? MultiplyKernel<true> : MultiplyKernel<false>, {1}, {32},
+         0, stream, to, a, b, flaw != Flaw::kLostLane);
 }
 
 void Indices(Stream& stream, int* to) {

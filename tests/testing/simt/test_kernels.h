@@ -18,7 +18,7 @@ enum class Flaw {
   kReadByAll,        // all read, then one writes
   kHalfBarrier,      // half of the block comes to a barrier
   kOtherBarrier,     // and the other half to another
-  kLostLane,         // a lane does not come to a shuffle
+  kLostLane,         // a lane does not come to a shuffle or product
   kTwoWriters,       // all blocks write one number
   kMisaligned,       // a pack at an odd float
   kUninitialised,    // shared memory that nobody wrote
@@ -60,6 +60,10 @@ void Count(Stream& stream, int* counts, const int* values, int64_t n,
 // and, or and count of it over the block, the lane 3 below, the lane 3 above in
 // its eight, and the sum of the lanes of its eight.
 void Votes(Stream& stream, int* out);
+// to = a b on tensor cores, matrices of 16 x 16, which are transposed in shared
+// memory or not.
+void Multiply(Stream& stream, float* to, const float* a, const float* b,
+              bool transposed, Flaw flaw = Flaw::kNone);
 // The block's and the thread's indices: to[i] = i over a grid of 2 x 3 x 2
 // blocks of 4 x 3 x 2 threads.
 void Indices(Stream& stream, int* to);

@@ -35,6 +35,8 @@ const char* WaitName(Wait wait) {
       return "__any_sync";
     case Wait::kAll:
       return "__all_sync";
+    case Wait::kMatrix:
+      return "a matrix of the warp";
   }
   return "?";
 }
@@ -110,7 +112,10 @@ void Warp::Answer(uint32_t released, uint32_t mask, CodeLine where) {
     const WarpCall& call = calls_[Index(lane)];
     uint64_t& answer = answers_[Index(lane)];
     if (call.wait == Wait::kWarp) continue;
-    if (call.wait == Wait::kBallot) {
+    if (call.wait == Wait::kMatrix) {
+      gathered_[Index(lane)] = call.value;
+      answer = reinterpret_cast<uint64_t>(gathered_.data());
+    } else if (call.wait == Wait::kBallot) {
       answer = votes;
     } else if (call.wait == Wait::kAny) {
       answer = static_cast<uint64_t>(votes != 0);

@@ -42,6 +42,7 @@ class Warp {
   uint32_t waiting_ = 0;
   std::array<WarpCall, 32> calls_{};
   std::array<uint64_t, 32> answers_{};
+  std::array<uint64_t, 32> gathered_{};  // what all gave, for kMatrix
   Record last_full_ = 0;
   bool partial_ = false;
   std::array<std::array<Record, 32>, 32> met_{};
