@@ -39,8 +39,8 @@ class VisitGroup {
   // number rank(). kF32, kF64, kBF16.
   virtual void ReduceScatter(const void* send, void* recv, int64_t count,
                              DType dtype) = 0;
-  // send, recv: size() * count elements. Chunk r of `send` goes to rank r, whose
-  // chunk for this rank becomes chunk r of `recv`.
+  // send, recv: size() * count elements. Chunk r of `send` goes to rank r,
+  // whose chunk for this rank becomes chunk r of `recv`.
   virtual void AllToAll(const void* send, void* recv, int64_t count,
                         DType dtype) = 0;
   // In place. kF32, kF64.
@@ -60,6 +60,9 @@ struct VisitGroups {
   // of an activation, as [1, B T / size(), D]: piece rank() of size() equal
   // pieces of the [B, T] tokens in order. Without `sequence` all have all rows.
   bool sequence = false;
+  // All ranks of `expert` have the same tokens. Without `same_tokens` each has
+  // its own.
+  bool same_tokens = false;
 };
 
 }  // namespace delink

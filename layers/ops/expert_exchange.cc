@@ -28,18 +28,18 @@ int64_t MostChoices(const Routing& r, int ranks) {
   return most;
 }
 
-// The rows that N tokens, with k choices each of this rank's experts, have.
-// Gates are not written yet.
-Routing RowsHere(const Routing& r, int ranks, int64_t N, int64_t k,
-                 int64_t cap) {
-  Tape& tape = r.gates.tape();
+// The rows that tokens have with these gates [N, k], of choices of this rank's
+// experts.
+Routing RowsHere(const Routing& r, int ranks, Var gates, int64_t cap) {
+  Tape& tape = gates.tape();
+  const int64_t N = gates.dim(0), k = gates.dim(1);
   return {.N = N,
           .E = r.E / ranks,
           .k = k,
           .cap = cap,
           .choices = r.choices,
           .prototypes = r.prototypes,
-          .gates = tape.Output({N, k}, r.gates.dtype()),
+          .gates = gates,
           .offsets = tape.Output({r.E / ranks + 1}, DType::kI32),
           .rows = tape.Output({N, k}, DType::kI32),
           .pairs = tape.Output({cap}, DType::kI32)};
@@ -60,23 +60,45 @@ void SortRows(const Routing& to, const Tensor& ids) {
                     .loads = Ints(tape.Scratch({to.E}, DType::kI32))});
 }
 
+// The same with `ids` [N, k] of all experts, which may be `own`, of this
+// rank's.
+void SortOwn(const Routing& to, const VisitGroup& group, const Tensor& ids,
+             const Tensor& own) {
+  KernelsOf(to.gates.tape(), to.gates.dtype())
+      .kept_ids(to.gates.tape().stream(), {.N = to.N,
+                                           .k = to.k,
+                                           .E = to.E,
+                                           .first = group.rank() * to.E,
+                                           .ids = Ints(ids),
+                                           .kept = Ints(own)});
+  SortRows(to, own);
+}
+
+// Of tokens that all ranks have.
+Routing KeepChoices(const Routing& r, VisitGroup& group) {
+  Tape& tape = r.gates.tape();
+  const Routing own = RowsHere(r, group.size(), HandOn(r.gates, group),
+                               r.N * MostChoices(r, group.size()));
+  SortOwn(own, group, r.ids.value(), tape.Scratch({r.N, r.k}, DType::kI32));
+  tape.Record({.name = "keep_choices",
+               .inputs = {r.ids},
+               .outputs = {own.offsets, own.rows, own.pairs},
+               .by_token = true,
+               .own_rows = true});
+  return own;
+}
+
 Routing GatherChoices(const Routing& r, VisitGroup& group) {
   Tape& tape = r.gates.tape();
   const int64_t N = group.size() * r.N;
-  const Routing all = RowsHere(r, group.size(), N, r.k,
-                               N * MostChoices(r, group.size()));
+  const Routing all =
+      RowsHere(r, group.size(), tape.Output({N, r.k}, r.gates.dtype()),
+               N * MostChoices(r, group.size()));
   GatherTensor(tape.device(), tape.stream(), group, r.gates.value(),
-           all.gates.value());
+               all.gates.value());
   const Tensor ids = tape.Scratch({N, r.k}, DType::kI32);
   GatherTensor(tape.device(), tape.stream(), group, r.ids.value(), ids);
-  KernelsOf(tape, r.gates.dtype())
-      .kept_ids(tape.stream(), {.N = N,
-                                .k = r.k,
-                                .E = all.E,
-                                .first = group.rank() * all.E,
-                                .ids = Ints(ids),
-                                .kept = Ints(ids)});
-  SortRows(all, ids);
+  SortOwn(all, group, ids, ids);
   tape.Record({.name = "gather_choices",
                .inputs = {r.gates, r.ids},
                .outputs = {all.gates, all.offsets, all.rows, all.pairs},
@@ -84,7 +106,8 @@ Routing GatherChoices(const Routing& r, VisitGroup& group) {
                .own_rows = true,
                .input = [=, &group](Backward& back) {
                  // One rank has the gradient of a choice, others have zero.
-                 ScatterTensor(group, back.grad(all.gates), back.NewGrad(r.gates));
+                 ScatterTensor(group, back.grad(all.gates),
+                               back.NewGrad(r.gates));
                }});
   return all;
 }
@@ -166,7 +189,8 @@ AtExperts SendChoices(const Routing& r, VisitGroup& group) {
   const VisitInputs& inputs = tape.inputs();
   const int64_t cap = SlotsOf(r, inputs.expert_room, group.size());
   const int64_t slots = group.size() * cap;
-  AtExperts at = {.r = RowsHere(r, group.size(), slots, 1, slots),
+  const Var gates = tape.Output({slots, 1}, r.gates.dtype());
+  AtExperts at = {.r = RowsHere(r, group.size(), gates, slots),
                   .slots = tape.Output({r.N, r.k}, DType::kI32),
                   .pairs = tape.Output({slots}, DType::kI32)};
   const Tensor ids = tape.Scratch({slots}, DType::kI32),
@@ -188,18 +212,17 @@ AtExperts SendChoices(const Routing& r, VisitGroup& group) {
   SortRows(at.r, ids);
   OfGates(at, group, r).Send(tape, r.gates.data(), at.r.gates.value());
   const Routing& to = at.r;
-  tape.Record({.name = "send_choices",
-               .inputs = {r.gates, r.ids},
-               .outputs = {to.gates, to.offsets, to.rows, to.pairs, at.slots,
-                           at.pairs},
-               .saves = {at.slots},
-               .by_token = true,
-               .own_rows = true,
-               .input = [=, &group](Backward& back) {
-                 OfGates(at, group, r)
-                     .Return(back, back.grad(at.r.gates),
-                             back.NewGrad(r.gates).data());
-               }});
+  tape.Record(
+      {.name = "send_choices",
+       .inputs = {r.gates, r.ids},
+       .outputs = {to.gates, to.offsets, to.rows, to.pairs, at.slots, at.pairs},
+       .saves = {at.slots},
+       .by_token = true,
+       .own_rows = true,
+       .input = [=, &group](Backward& back) {
+         OfGates(at, group, r)
+             .Return(back, back.grad(at.r.gates), back.NewGrad(r.gates).data());
+       }});
   return at;
 }
 
@@ -251,6 +274,9 @@ AtExperts ToExperts(Var x, const Routing& r) {
   VisitGroup* const group = tape.groups().expert;
   if (group == nullptr) return {x, r};
   DELINK_CHECK_EQ(r.E % group->size(), 0) << group->size() << " expert ranks";
+  if (tape.groups().same_tokens) {
+    return {HandOn(x, *group), KeepChoices(r, *group)};
+  }
   const int64_t D = x.dim(-1);
   if (tape.inputs().expert_room == 0) {
     return {GatherPieces(x, *group, {group->size() * r.N, D}),
@@ -264,6 +290,7 @@ AtExperts ToExperts(Var x, const Routing& r) {
 Var FromExperts(Var y, const AtExperts& at, const Shape& shape) {
   VisitGroup* const group = y.tape().groups().expert;
   if (group == nullptr) return y;
+  if (y.tape().groups().same_tokens) return SumOver(y, *group);
   if (!at.slots.defined()) return ScatterPieces(y, *group, shape);
   const Shape& slots = at.slots.shape();
   const Routing own = {.N = slots[0], .k = slots[1]};

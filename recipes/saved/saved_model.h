@@ -40,10 +40,11 @@ class SavedModel {
   Sequential& model() const { return *model_; }
   int blocks() const { return model_->blocks(); }
 
-  // The mesh over which `ranks` ranks shard the weights: tensor and pipeline of
-  // the checkpoint's stage, and data ranks for the rest. If `ranks` is not a
-  // multiple of tensor x pipeline, or there are fewer layers than pipeline
-  // ranks: data ranks alone without sets, InvalidArgument with sets.
+  // The mesh over which `ranks` ranks shard the weights: tensor, pipeline and
+  // expert of the checkpoint's stage, and data ranks for the rest. If `ranks`
+  // is not a multiple of the ranks that share the weights, or there are fewer
+  // layers than pipeline ranks: data ranks alone without sets, InvalidArgument
+  // with sets.
   absl::StatusOr<Mesh> MeshFor(int ranks) const;
   // The weights and the requested `states` of the optimizer, on `device`: all
   // of them, or this rank's shards in a mesh of all ranks of `comm`. The device

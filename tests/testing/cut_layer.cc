@@ -278,7 +278,10 @@ class CutRank {
     if (alike && held.given) {
       EXPECT_EQ(values, first.grad.values()) << held.decl->name;
     }
-    if (alike) return;
+    // Every group of `expert` gives the gradients of all tokens.
+    const bool again = spec.split == Split::kExpert && options_.same_tokens &&
+                       rank_ >= options_.expert;
+    if (alike || again) return;
     ForEach(spec.shape, held.rects,
             [&](int64_t i, int64_t w) { At(sum, w) += At(values, i); });
   }
@@ -312,11 +315,10 @@ class CutRank {
   void TakeParam(const ParamDecl& decl) {
     if (decl.link >= 0) return;
     const bool of_experts = decl.spec.split == Split::kExpert;
-    Cut cut =
-        of_experts
-            ? CutOf(decl.spec, expert_ == nullptr ? 0 : expert_->rank(),
-                    options_.expert)
-            : CutOf(decl.spec, rank_, options_.ranks);
+    Cut cut = of_experts
+                  ? CutOf(decl.spec, expert_ == nullptr ? 0 : expert_->rank(),
+                          options_.expert)
+                  : CutOf(decl.spec, rank_, options_.ranks);
     Hold(decl, std::move(cut.here), decl.param.get());
     if (cut.rest.empty()) return;
     decl.param->BindRest(std::make_unique<Param>());
@@ -370,7 +372,8 @@ class CutRank {
             .groups = {.tensor = tensor_.get(),
                        .context = context_.get(),
                        .expert = expert_.get(),
-                       .sequence = options_.sequence}};
+                       .sequence = options_.sequence,
+                       .same_tokens = options_.same_tokens}};
   }
   // Asks a first visit, over memory of its own, for the output's shape.
   void SizeOutput() {
