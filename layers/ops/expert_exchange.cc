@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
 
 #include "framework/base/check.h"
 #include "layers/ops/kernels_of.h"
