@@ -83,12 +83,18 @@ absl::Status SavedModel::Read(const ModelList& models,
   return absl::OkStatus();
 }
 
+int64_t SavedModel::RanksOfWeights() const {
+  const auto stage = static_cast<size_t>(run_.stage_index);
+  if (stage >= recipe_.stages.size()) return 1;
+  const ParallelConfig& parallel = recipe_.stages[stage].parallel;
+  return std::lcm(parallel.tensor, parallel.expert) * parallel.pipeline;
+}
+
 absl::StatusOr<Mesh> SavedModel::MeshFor(int ranks) const {
   const auto stage = static_cast<size_t>(run_.stage_index);
   if (stage >= recipe_.stages.size()) return Mesh{.data = ranks};
   const ParallelConfig& parallel = recipe_.stages[stage].parallel;
-  const int64_t together =
-      std::lcm(parallel.tensor, parallel.expert) * parallel.pipeline;
+  const int64_t together = RanksOfWeights();
   const auto layers = std::ssize(sharing_.VisitedOf(blocks())) + 2;
   if (ranks % together == 0 && parallel.pipeline <= layers) {
     DELINK_RETURN_IF_ERROR(CheckCut(recipe_, registry_, stage));

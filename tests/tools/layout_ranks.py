@@ -84,6 +84,9 @@ def check_saved(delink, folder, name):
   words = ["generate", run, "--prompt", "The ", "--tokens", "8", "--temperature", "0"]
   here, there = (runs.succeed([*how, *words]) for how in ([delink], cut))
   assert here == there, (here, there)
+  done = subprocess.run(["mpirun", "-np", "3", *cut[3:], *words], text=True, capture_output=True, check=False,
+                        timeout=120)
+  assert done.returncode != 0 and "start it with mpirun -np 4, or" in done.stderr, (done.returncode, done.stderr)
   # mpirun hands what it reads to one rank; the others end with it.
   done = subprocess.run([*cut, "generate", run, "--prompts", "/dev/stdin"], text=True,
                         input='{"prompt": "The"}\n', capture_output=True, check=False, timeout=120)

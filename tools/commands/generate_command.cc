@@ -61,10 +61,10 @@ absl::Status Load(World& world, Opened& opened) {
     return absl::InvalidArgumentError(absl::StrCat(
         "delink generate shards the weights over all ranks, but ", world.size(),
         " were started, which does not match the layout of the checkpoint's "
-        "stage; start as many as that stage divides the weights over, or "
-        "change its layout: --set stage.",
-        opened.saved->run().stage_index, ".parallel={tensor=", world.size(),
-        "}"));
+        "stage; start it with mpirun -np ",
+        opened.saved->RanksOfWeights(),
+        ", or change the layout, as in --set stage.",
+        opened.saved->run().stage_index, ".parallel={tensor=2}"));
   }
   DELINK_ASSIGN_OR_RETURN(
       opened.store, opened.saved->Load(world.comm(), *opened.device, {}, mesh));
