@@ -69,6 +69,9 @@ struct VisitGroups {
   // of an activation, as [1, B T / size(), D]: piece rank() of size() equal
   // pieces of the [B, T] tokens in order. Without `sequence` all have all rows.
   bool sequence = false;
+  // All ranks of `expert` have the same tokens. Without `same_tokens` each has
+  // its own.
+  bool same_tokens = false;
 };
 
 }  // namespace delink

@@ -65,6 +65,38 @@ void SortRows(const Routing& to, const Tensor& ids) {
                     .loads = Ints(tape.Scratch({to.E}, DType::kI32))});
 }
 
+// The same with `ids` [N, k] of all experts; `own`, which may be the same
+// memory, gets those of this rank's.
+void SortOwn(const Routing& to, const VisitGroup& group, const Tensor& ids,
+             const Tensor& own) {
+  Tape& tape = to.gates.tape();
+  KernelsOf(tape, to.gates.dtype())
+      .kept_ids(tape.stream(), {.N = to.N,
+                                .k = to.k,
+                                .E = to.E,
+                                .first = group.rank() * to.E,
+                                .ids = Ints(ids),
+                                .kept = Ints(own)});
+  SortRows(to, own);
+}
+
+// Of tokens that all ranks have.
+Routing KeepChoices(const Routing& r, VisitGroup& group) {
+  Tape& tape = r.gates.tape();
+  Routing own = r;
+  own.E = r.E / group.size();
+  own.gates = HandOn(r.gates, group);
+  own.ids = Var();
+  MakeRows(own, r.N * MostChoices(r, own.E));
+  SortOwn(own, group, r.ids.value(), tape.Scratch({r.N, r.k}, DType::kI32));
+  tape.Record({.name = "keep_choices",
+               .inputs = {r.ids},
+               .outputs = {own.offsets, own.rows, own.pairs},
+               .by_token = true,
+               .own_rows = true});
+  return own;
+}
+
 Routing GatherChoices(const Routing& r, VisitGroup& group) {
   Tape& tape = r.gates.tape();
   const int64_t N = group.size() * r.N;
@@ -74,14 +106,7 @@ Routing GatherChoices(const Routing& r, VisitGroup& group) {
                all.gates.value());
   const Tensor ids = tape.Scratch({N, r.k}, DType::kI32);
   GatherTensor(tape.device(), tape.stream(), group, r.ids.value(), ids);
-  KernelsOf(tape, r.gates.dtype())
-      .kept_ids(tape.stream(), {.N = N,
-                                .k = r.k,
-                                .E = all.E,
-                                .first = group.rank() * all.E,
-                                .ids = Ints(ids),
-                                .kept = Ints(ids)});
-  SortRows(all, ids);
+  SortOwn(all, group, ids, ids);
   tape.Record({.name = "gather_choices",
                .inputs = {r.gates, r.ids},
                .outputs = {all.gates, all.offsets, all.rows, all.pairs},
@@ -295,6 +320,9 @@ AtExperts ToExperts(Var x, const Routing& r) {
   VisitGroup* const group = tape.groups().expert;
   if (group == nullptr) return {x, r};
   DELINK_CHECK_EQ(r.E % group->size(), 0) << group->size() << " expert ranks";
+  if (tape.groups().same_tokens) {
+    return {HandOn(x, *group), KeepChoices(r, *group)};
+  }
   if (tape.inputs().expert_room > 0) return SendTo(*group, x, r);
   return {GatherPieces(x, *group, {group->size() * r.N, x.dim(-1)}),
           GatherChoices(r, *group)};
@@ -303,6 +331,7 @@ AtExperts ToExperts(Var x, const Routing& r) {
 Var FromExperts(Var y, const AtExperts& at, const Shape& shape) {
   VisitGroup* const group = y.tape().groups().expert;
   if (group == nullptr) return y;
+  if (y.tape().groups().same_tokens) return SumOver(y, *group);
   if (at.hops.empty()) return ScatterPieces(y, *group, shape);
   const int64_t D = y.dim(-1);
   for (size_t i = at.hops.size(); i-- > 0;) {

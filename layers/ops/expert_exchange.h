@@ -5,7 +5,7 @@
 //   ... Dispatch(at.x, at.r) ...
 //   y = FromExperts(Combine(rows, at.r, at.x.shape()), at, shape)
 //
-// In one of two ways (VisitInputs::expert_room):
+// In one of three ways (VisitGroups::same_tokens, VisitInputs::expert_room):
 //
 //   gather      Every rank gathers all tokens and choices, computes the rows of
 //               its own experts and adds up those of each token; the sums of
@@ -19,6 +19,9 @@
 //               in the order of choices on each machine, then in that of
 //               machines. Each two ranks have a fixed number of slots for
 //               this; choices beyond it count in LossRecord::lost.
+//   same tokens Every rank has all tokens already, computes the rows of its own
+//               experts and adds up those of each token; the sums of ranks are
+//               all-reduced. The order is that of gather.
 //
 // So shapes are static, and no count leaves the device.
 #pragma once

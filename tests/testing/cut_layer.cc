@@ -137,8 +137,8 @@ void ForEach(const Shape& whole, const std::vector<Rect>& rects, Visit visit) {
   }
 }
 
-// Of about the size that keeps activations about 1, or zeros where a model has a
-// deviation of 0.
+// Of about the size that keeps activations about 1, or zeros where a model has
+// a deviation of 0.
 std::vector<double> ValuesOf(const ParamDecl& decl) {
   const Shape& shape = decl.spec.shape;
   const bool vector = shape.rank() < 2;
@@ -285,7 +285,10 @@ class CutRank {
     if (alike && held.given) {
       EXPECT_EQ(values, first.grad.values()) << held.decl->name;
     }
-    if (alike) return;
+    // Every group of `expert` gives the gradients of all tokens.
+    const bool again = spec.split == Split::kExpert && options_.same_tokens &&
+                       rank_ >= options_.expert;
+    if (alike || again) return;
     ForEach(spec.shape, held.rects,
             [&](int64_t i, int64_t w) { At(sum, w) += At(values, i); });
   }
@@ -376,7 +379,8 @@ class CutRank {
             .groups = {.tensor = tensor_.get(),
                        .context = context_.get(),
                        .expert = expert_.get(),
-                       .sequence = options_.sequence}};
+                       .sequence = options_.sequence,
+                       .same_tokens = options_.same_tokens}};
   }
   // Asks a first visit, over memory of its own, for the output's shape.
   void SizeOutput() {

@@ -58,7 +58,8 @@ struct CutOptions {
   int expert = 1;          // of all of these neighbours so many have experts
   double expert_room = 0;  // as VisitInputs has them
   bool expert_once = false;
-  int nodes = 1;  // VisitGroup::nodes of experts
+  int nodes = 1;             // VisitGroup::nodes of experts
+  bool same_tokens = false;  // of VisitGroups; experts are of tensor ranks
   DType dtype = DType::kF64;
   bool bf16_gradients = false;
   MemoryMode memory = MemoryMode::kHeap;

@@ -64,7 +64,8 @@ void VisitRunner::Measure() {
              .groups = {.tensor = tensor.get(),
                         .context = context.get(),
                         .expert = expert.get(),
-                        .sequence = options_.groups.sequence}},
+                        .sequence = options_.groups.sequence,
+                        .same_tokens = options_.groups.same_tokens}},
             memory);
   const auto note = [&](Phase phase) {
     At(plan_, phase) = memory.Plan();

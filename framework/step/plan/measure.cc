@@ -31,7 +31,8 @@ class Measurer {
                .groups = {.tensor = OrNone(tensor_),
                           .context = OrNone(context_),
                           .expert = OrNone(expert_),
-                          .sequence = options.sequence && tensor_.size() > 1}},
+                          .sequence = options.sequence && tensor_.size() > 1,
+                          .same_tokens = options.batch.same_tokens}},
               memory_) {}
 
   // Kernels of the meta device read nothing; ops may want pointers that are

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layers/modules/moe.h"
@@ -117,6 +118,29 @@ TEST(CutExperts, AreThoseOfOneRank) {
   }
 }
 
+// Ranks that all have the same tokens only add up what their experts make.
+TEST(CutExperts, OfTokensThatAllRanksHave) {
+  int i = 0;
+  for (const Moe::Config& config : Configs()) {
+    const CutCase c = CaseOf(config);
+    const CutResult whole = RunCut(c, {.times = 2});
+    for (const auto& [ranks, expert] : {std::pair(2, 2), {4, 4}, {4, 2}}) {
+      SCOPED_TRACE(::testing::Message()
+                   << config.route.top_k << " of " << config.experts << ", "
+                   << expert << " of " << ranks << " ranks");
+      ++i;
+      ExpectSame(RunCut(c, {.ranks = ranks,
+                            .expert = expert,
+                            .same_tokens = true,
+                            .memory = MemoryMode::kPlanned,
+                            .halves = i % 2 == 0,
+                            .remake = i % 3 != 0,
+                            .times = 2}),
+                 whole, kSums * 0x1p-53);
+    }
+  }
+}
+
 // A token's outputs are added in the order of its choices, wherever they come
 // from; two of them also where ranks add them.
 TEST(CutExperts, HaveTheBitsOfOneRank) {
@@ -140,6 +164,10 @@ TEST(CutExperts, HaveTheBitsOfOneRank) {
           EXPECT_EQ(cut.dx, whole.dx);
         }
       }
+      if (top_k > 2) continue;
+      const CutResult cut = RunCut(
+          c, {.ranks = 4, .expert = 4, .same_tokens = true, .dtype = dtype});
+      EXPECT_EQ(cut.y, whole.y);
     }
   }
 }
