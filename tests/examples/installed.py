@@ -53,7 +53,9 @@ def check_recipes(prefix, folder, mpirun):
     commands = COMMAND.findall(comment)
     assert f"delink train {name}" in comment, f"{name} does not say how"
     if "TEXT" in comment:
-      assert "unique" in run(["delink", "plan", name], folder)
+      ranks = re.search(r"mpirun -np (\d+)", comment)
+      words = ["--ranks", ranks.group(1)] if ranks else []
+      assert "unique" in run(["delink", "plan", name, *words], folder)
       continue
     if "mpirun" in comment and not mpirun:
       continue
