@@ -202,7 +202,7 @@ Case SlotsCase(int64_t N, int64_t k, int64_t ranks, int64_t each, int64_t cap,
       [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         constexpr int64_t kWidth = 11;
         const int64_t width = once ? ranks : k, of_slot = once ? k : 1;
-        const int64_t all = ranks * cap, first = (ranks - 1) * each;
+        const int64_t all = ranks * cap, first = ranks / 2 * each;
         std::vector<int32_t> chosen =
             Integers("ids", N * k,
                      static_cast<int32_t>(one_hot ? each : ranks * each) + 1);
@@ -241,7 +241,7 @@ Case SlotsCase(int64_t N, int64_t k, int64_t ranks, int64_t each, int64_t cap,
                                      .pairs = pairs.data(),
                                      .x = x.data(),
                                      .y = sent.data()});
-        // The experts of the last rank, in the place of the ids.
+        // The experts of a rank in the middle, in the place of the ids.
         Guarded<int32_t> kept(chosen);
         kernels.kept_ids(stream, {.N = N,
                                   .k = k,
@@ -535,6 +535,7 @@ std::vector<Case> ExpertCases() {
   cases.push_back(TilesCase(35, 21));
   for (const bool once : {false, true}) {
     cases.push_back(SlotsCase(1, 1, 1, 1, 1, false, false, once));
+    cases.push_back(SlotsCase(200, 1, 2, 3, 120, false, false, once));
     cases.push_back(SlotsCase(100, 3, 4, 5, 200, false, false, once));
     cases.push_back(SlotsCase(100, 3, 4, 5, 40, false, true, once));
     cases.push_back(SlotsCase(300, 2, 3, 2, 200, true, true, once));
