@@ -122,7 +122,7 @@ cp "$root"/recipes/*.toml "$bundle/recipes/"
 cp -r "$root/docs/licenses" "$bundle/"
 cp "$root/LICENSE" "$bundle/"
 cp "$root/tools/bundle/README" "$bundle/"
-cp "$root"/tools/bundle/{gpu_check,offload_check}.py "$bundle/"
+cp "$root"/tools/bundle/{gpu_check,moe_check,offload_check}.py "$bundle/"
 cp -r "$root/tools/bench" "$bundle/bench"
 cp "$root/tools/bundle/run" "$bundle/libexec/run"
 for program in "$bundle"/libexec/*; do

@@ -39,10 +39,19 @@ class VisitGroup {
   // number rank(). kF32, kF64, kBF16.
   virtual void ReduceScatter(const void* send, void* recv, int64_t count,
                              DType dtype) = 0;
-  // send, recv: size() * count elements. Chunk r of `send` goes to rank r, whose
-  // chunk for this rank becomes chunk r of `recv`.
+  // The group is nodes() runs of neighbours, each on one machine. `kNodes`: the
+  // ranks at this one's place in each of them; `kNode`: those of its own.
+  enum class Among : uint8_t { kAll, kNodes, kNode };
+  virtual int nodes() const { return 1; }
+  int CountOf(Among among) const {
+    return among == Among::kAll     ? size()
+           : among == Among::kNodes ? nodes()
+                                    : size() / nodes();
+  }
+  // send, recv: CountOf(among) * count elements. Chunk r of `send` goes to
+  // number r of them, whose chunk for this rank becomes chunk r of `recv`.
   virtual void AllToAll(const void* send, void* recv, int64_t count,
-                        DType dtype) = 0;
+                        DType dtype, Among among) = 0;
   // In place. kF32, kF64.
   enum class Reduction : uint8_t { kSum, kMax };
   virtual void AllReduce(void* buffer, int64_t count, DType dtype,
@@ -60,6 +69,9 @@ struct VisitGroups {
   // of an activation, as [1, B T / size(), D]: piece rank() of size() equal
   // pieces of the [B, T] tokens in order. Without `sequence` all have all rows.
   bool sequence = false;
+  // All ranks of `expert` have the same tokens. Without `same_tokens` each has
+  // its own.
+  bool same_tokens = false;
 };
 
 }  // namespace delink

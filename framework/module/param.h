@@ -20,6 +20,7 @@ struct Init {
   static Init Zeros() { return {Kind::kZeros, 0}; }
   static Init Ones() { return {Kind::kOnes, 0}; }
   static Init Normal(double stddev) { return {Kind::kNormal, stddev}; }
+  friend bool operator==(const Init&, const Init&) = default;
 };
 
 // How a parameter may be cut, whatever the number of ranks: by rows (kOut) or

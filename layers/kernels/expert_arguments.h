@@ -162,14 +162,19 @@ struct AssignRowsArgs {
 
 // Sorts pairs into slots: of each of `ranks` ranks, which have `each` experts in
 // order, `cap` slots, which its pairs take in their order. A pair that finds
-// none is lost. One whose id is -1 takes none.
+// none is lost. One whose id is -1 takes none. With `once`, a token takes one
+// slot of each rank that has an expert of it, whatever the number of its pairs:
+// pair n ranks + r stands for token n at rank r.
 struct AssignSlotsArgs {
   int64_t N, k, ranks, each, cap;
+  bool once = false;
   const int32_t* ids;  // [N, k]
-  int32_t* slots;      // [N, k]: of each pair, or -1
+  int32_t* slots;      // [N, k], [N, ranks] if once: of each pair, or -1
   int32_t* pairs;      // [ranks cap]: of each slot, or -1
-  int32_t* to_ids;     // [ranks cap]: the expert among its rank's, or -1
-  double* lost;        // += the pairs that are lost; may be null
+  // [ranks cap], [ranks cap, k] if once: the expert of the pair, or those of
+  // the token, among its rank's, or -1.
+  int32_t* to_ids;
+  double* lost;  // += the pairs that are lost; may be null
 };
 
 // y[row] = x[token of row]. Without offsets there are cap rows, and one whose

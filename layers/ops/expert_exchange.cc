@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 #include "framework/base/check.h"
 #include "layers/ops/kernels_of.h"
@@ -11,12 +13,12 @@
 namespace delink::ops {
 namespace {
 
-// The most choices of a token that one of the ranks has experts for: all of
-// them, but of each prototype that its range meets at most k / prototypes.
-int64_t MostChoices(const Routing& r, int ranks) {
-  const int64_t each = r.E / ranks, range = r.E / r.prototypes;
+// The most choices of a token that one range of `each` experts has: all of
+// them, but of each prototype that the range meets at most k / prototypes.
+int64_t MostChoices(const Routing& r, int64_t each) {
+  const int64_t range = r.experts / r.prototypes;
   int64_t most = 0;
-  for (int64_t first = 0; first < r.E; first += each) {
+  for (int64_t first = 0; first < r.experts; first += each) {
     int64_t choices = 0;
     for (int64_t p = first / range; p * range < first + each; ++p) {
       const int64_t experts =
@@ -28,21 +30,24 @@ int64_t MostChoices(const Routing& r, int ranks) {
   return most;
 }
 
-// The rows that N tokens, with k choices each of this rank's experts, have.
-// Gates are not written yet.
-Routing RowsHere(const Routing& r, int ranks, int64_t N, int64_t k,
-                 int64_t cap) {
-  Tape& tape = r.gates.tape();
-  return {.N = N,
-          .E = r.E / ranks,
-          .k = k,
-          .cap = cap,
-          .choices = r.choices,
-          .prototypes = r.prototypes,
-          .gates = tape.Output({N, k}, r.gates.dtype()),
-          .offsets = tape.Output({r.E / ranks + 1}, DType::kI32),
-          .rows = tape.Output({N, k}, DType::kI32),
-          .pairs = tape.Output({cap}, DType::kI32)};
+// N tokens with k choices each of `ranks` that share the experts of r. Gates
+// are not written yet.
+Routing ChoicesAt(const Routing& r, int ranks, int64_t N, int64_t k) {
+  Routing to = r;
+  to.N = N;
+  to.E = r.E / ranks;
+  to.k = k;
+  to.gates = r.gates.tape().Output({N, k}, r.gates.dtype());
+  to.ids = Var();
+  return to;
+}
+
+void MakeRows(Routing& to, int64_t cap) {
+  Tape& tape = to.gates.tape();
+  to.cap = cap;
+  to.offsets = tape.Output({to.E + 1}, DType::kI32);
+  to.rows = tape.Output({to.N, to.k}, DType::kI32);
+  to.pairs = tape.Output({cap}, DType::kI32);
 }
 
 // `ids` are those of this rank's experts, which it counts from 0.
@@ -60,23 +65,48 @@ void SortRows(const Routing& to, const Tensor& ids) {
                     .loads = Ints(tape.Scratch({to.E}, DType::kI32))});
 }
 
+// The same with `ids` [N, k] of all experts; `own`, which may be the same
+// memory, gets those of this rank's.
+void SortOwn(const Routing& to, const VisitGroup& group, const Tensor& ids,
+             const Tensor& own) {
+  Tape& tape = to.gates.tape();
+  KernelsOf(tape, to.gates.dtype())
+      .kept_ids(tape.stream(), {.N = to.N,
+                                .k = to.k,
+                                .E = to.E,
+                                .first = group.rank() * to.E,
+                                .ids = Ints(ids),
+                                .kept = Ints(own)});
+  SortRows(to, own);
+}
+
+// Of tokens that all ranks have.
+Routing KeepChoices(const Routing& r, VisitGroup& group) {
+  Tape& tape = r.gates.tape();
+  Routing own = r;
+  own.E = r.E / group.size();
+  own.gates = HandOn(r.gates, group);
+  own.ids = Var();
+  MakeRows(own, r.N * MostChoices(r, own.E));
+  SortOwn(own, group, r.ids.value(), tape.Scratch({r.N, r.k}, DType::kI32));
+  tape.Record({.name = "keep_choices",
+               .inputs = {r.ids},
+               .outputs = {own.offsets, own.rows, own.pairs},
+               .by_token = true,
+               .own_rows = true});
+  return own;
+}
+
 Routing GatherChoices(const Routing& r, VisitGroup& group) {
   Tape& tape = r.gates.tape();
   const int64_t N = group.size() * r.N;
-  const Routing all = RowsHere(r, group.size(), N, r.k,
-                               N * MostChoices(r, group.size()));
+  Routing all = ChoicesAt(r, group.size(), N, r.k);
+  MakeRows(all, N * MostChoices(r, all.E));
   GatherTensor(tape.device(), tape.stream(), group, r.gates.value(),
-           all.gates.value());
+               all.gates.value());
   const Tensor ids = tape.Scratch({N, r.k}, DType::kI32);
   GatherTensor(tape.device(), tape.stream(), group, r.ids.value(), ids);
-  KernelsOf(tape, r.gates.dtype())
-      .kept_ids(tape.stream(), {.N = N,
-                                .k = r.k,
-                                .E = all.E,
-                                .first = group.rank() * all.E,
-                                .ids = Ints(ids),
-                                .kept = Ints(ids)});
-  SortRows(all, ids);
+  SortOwn(all, group, ids, ids);
   tape.Record({.name = "gather_choices",
                .inputs = {r.gates, r.ids},
                .outputs = {all.gates, all.offsets, all.rows, all.pairs},
@@ -84,164 +114,203 @@ Routing GatherChoices(const Routing& r, VisitGroup& group) {
                .own_rows = true,
                .input = [=, &group](Backward& back) {
                  // One rank has the gradient of a choice, others have zero.
-                 ScatterTensor(group, back.grad(all.gates), back.NewGrad(r.gates));
+                 ScatterTensor(group, back.grad(all.gates),
+                               back.NewGrad(r.gates));
                }});
   return all;
 }
 
-// How many slots two ranks have: enough for `room` times a rank's mean share of
-// r's choices, but no more than there can be choices.
-int64_t SlotsOf(const Routing& r, double room, int ranks) {
-  const double share = static_cast<double>(r.N * r.k) / ranks;
-  return std::clamp(static_cast<int64_t>(std::ceil(room * share)), int64_t{1},
-                    r.N * MostChoices(r, ranks));
-}
-
 // Exchanges between the slots of ranks, and between these and a rank's own
 // tokens, k of D values each. Memory is a Tape's or a Backward's.
-struct Slots {
+struct Exchange {
   VisitGroup* group;
-  int64_t N, k, D, cap;
+  ExpertHop hop;
+  int64_t D;
   DType dtype;
-  Var slots, pairs;
 
-  int64_t count() const { return group->size() * cap; }
+  int64_t count() const { return group->CountOf(hop.among) * hop.cap; }
+  Tape& tape() const { return hop.slots.tape(); }
 
   // What the other ranks have for this one, of what this one has for them.
-  void Exchange(const Tensor& from, const Tensor& to) const {
-    group->AllToAll(from.data(), to.data(), cap * D, dtype);
+  void Swap(const Tensor& from, const Tensor& to) const {
+    group->AllToAll(from.data(), to.data(), hop.cap * D, dtype, hop.among);
   }
   // x [N, D] to the slots of other ranks.
   template <typename Visit>
   void Send(Visit& visit, const void* x, const Tensor& to) const {
     const Tensor own = visit.Scratch({count(), D}, dtype);
-    KernelsOf(slots.tape(), dtype)
-        .gather_rows(visit.stream(), {.k = k,
+    KernelsOf(tape(), dtype)
+        .gather_rows(visit.stream(), {.k = hop.k,
                                       .cap = count(),
                                       .D = D,
                                       .offsets = nullptr,
-                                      .pairs = Ints(pairs),
+                                      .pairs = Ints(hop.pairs),
                                       .x = x,
                                       .y = own.data()});
-    Exchange(own, to);
+    Swap(own, to);
   }
   // From the slots of other ranks to y [N, D], added up.
   template <typename Visit>
   void Return(Visit& visit, const Tensor& from, void* y) const {
     const Tensor own = visit.Scratch({count(), D}, dtype);
-    Exchange(from, own);
-    KernelsOf(slots.tape(), dtype)
-        .combine_rows(visit.stream(), {.N = N,
-                                       .k = k,
+    Swap(from, own);
+    KernelsOf(tape(), dtype)
+        .combine_rows(visit.stream(), {.N = hop.N,
+                                       .k = hop.k,
                                        .D = D,
-                                       .rows = Ints(slots),
+                                       .rows = Ints(hop.slots),
                                        .x = own.data(),
                                        .y = y});
   }
 };
 
-Slots SlotsFor(const AtExperts& at, VisitGroup& group, const Routing& r,
-               int64_t D, DType dtype) {
-  return {.group = &group,
+// A hop of the choices r to the ranks that share their experts, `once` for each
+// token: there are slots for `room` times a rank's mean share, but no more than
+// there can be pairs.
+ExpertHop HopOf(const Routing& r, VisitGroup& group, VisitGroup::Among among,
+                bool once) {
+  Tape& tape = r.gates.tape();
+  const int64_t ranks = group.CountOf(among), E = r.E / ranks;
+  // As many choices reach a rank in a hop as its own tokens have, in the mean.
+  const int64_t pairs = once ? std::min(r.choices, r.N * ranks) : r.choices;
+  const double share = static_cast<double>(pairs) / static_cast<double>(ranks);
+  const double room = std::ceil(tape.inputs().expert_room * share);
+  const int64_t cap = std::clamp(static_cast<int64_t>(room), int64_t{1},
+                                 r.N * (once ? 1 : MostChoices(r, E)));
+  const int64_t k = once ? ranks : r.k;
+  return {.among = among,
           .N = r.N,
-          .k = r.k,
-          .D = D,
-          .cap = at.r.N / group.size(),
-          .dtype = dtype,
-          .slots = at.slots,
-          .pairs = at.pairs};
+          .k = k,
+          .cap = cap,
+          .slots = tape.Output({r.N, k}, DType::kI32),
+          .pairs = tape.Output({ranks * cap}, DType::kI32)};
 }
 
-// Of choices rather than of tokens: their gates.
-Slots OfGates(const AtExperts& at, VisitGroup& group, const Routing& r) {
-  Slots slots = SlotsFor(at, group, r, 1, r.gates.dtype());
-  slots.N = r.N * r.k;
-  slots.k = 1;
-  return slots;
+// The gates of what takes a hop: of each token all, or of each choice its own.
+Exchange OfGates(const ExpertHop& hop, VisitGroup& group, const Routing& r,
+                 bool once) {
+  Exchange gates = {&group, hop, once ? r.k : 1, r.gates.dtype()};
+  if (once) return gates;
+  gates.hop.N = r.N * r.k;
+  gates.hop.k = 1;
+  return gates;
 }
 
-// All of the result but x.
-AtExperts SendChoices(const Routing& r, VisitGroup& group) {
+// Sends the choices r on their hop. The result has rows, unless another hop
+// follows.
+Routing SendChoices(const Routing& r, VisitGroup& group, const ExpertHop& hop,
+                    bool once, bool last) {
   Tape& tape = r.gates.tape();
   const VisitInputs& inputs = tape.inputs();
-  const int64_t cap = SlotsOf(r, inputs.expert_room, group.size());
-  const int64_t slots = group.size() * cap;
-  AtExperts at = {.r = RowsHere(r, group.size(), slots, 1, slots),
-                  .slots = tape.Output({r.N, r.k}, DType::kI32),
-                  .pairs = tape.Output({slots}, DType::kI32)};
-  const Tensor ids = tape.Scratch({slots}, DType::kI32),
-               own = tape.Scratch({slots}, DType::kI32);
+  const int ranks = group.CountOf(hop.among);
+  const int64_t N = ranks * hop.cap, k = once ? r.k : 1;
+  Routing to = ChoicesAt(r, ranks, N, k);
+  if (last) {
+    MakeRows(to, N * (once ? MostChoices(r, to.E) : 1));
+  } else {
+    to.ids = tape.Output({N, k}, DType::kI32);
+  }
+  const Tensor own = tape.Scratch({N, k}, DType::kI32);
+  const Tensor ids = last ? tape.Scratch({N, k}, DType::kI32) : to.ids.value();
   const bool counts = inputs.loss != nullptr && !inputs.again;
   KernelsOf(tape, r.gates.dtype())
       .assign_slots(tape.stream(),
                     {.N = r.N,
                      .k = r.k,
-                     .ranks = group.size(),
-                     .each = at.r.E,
-                     .cap = cap,
+                     .ranks = ranks,
+                     .each = to.E,
+                     .cap = hop.cap,
+                     .once = once,
                      .ids = Ints(r.ids),
-                     .slots = Ints(at.slots),
-                     .pairs = Ints(at.pairs),
+                     .slots = Ints(hop.slots),
+                     .pairs = Ints(hop.pairs),
                      .to_ids = Ints(own),
                      .lost = counts ? &inputs.loss->lost : nullptr});
-  group.AllToAll(own.data(), ids.data(), cap, DType::kI32);
-  SortRows(at.r, ids);
-  OfGates(at, group, r).Send(tape, r.gates.data(), at.r.gates.value());
-  const Routing& to = at.r;
-  tape.Record({.name = "send_choices",
-               .inputs = {r.gates, r.ids},
-               .outputs = {to.gates, to.offsets, to.rows, to.pairs, at.slots,
-                           at.pairs},
-               .saves = {at.slots},
-               .by_token = true,
-               .own_rows = true,
-               .input = [=, &group](Backward& back) {
-                 OfGates(at, group, r)
-                     .Return(back, back.grad(at.r.gates),
-                             back.NewGrad(r.gates).data());
-               }});
-  return at;
+  group.AllToAll(own.data(), ids.data(), hop.cap * k, DType::kI32, hop.among);
+  if (last) SortRows(to, ids);
+  const Exchange gates = OfGates(hop, group, r, once);
+  gates.Send(tape, r.gates.data(), to.gates.value());
+  OpRecord op{.name = "send_choices",
+              .inputs = {r.gates, r.ids},
+              .outputs = {to.gates, hop.slots, hop.pairs},
+              .saves = {hop.slots},
+              .by_token = true,
+              .own_rows = true,
+              .input = [=, from = r.gates, at = to.gates](Backward& back) {
+                gates.Return(back, back.grad(at), back.NewGrad(from).data());
+              }};
+  if (last) {
+    op.outputs.insert(op.outputs.end(), {to.offsets, to.rows, to.pairs});
+  } else {
+    op.outputs.push_back(to.ids);
+  }
+  tape.Record(std::move(op));
+  return to;
 }
 
-Var SendTokens(Var x, const Slots& slots) {
+Var SendTokens(Var x, const Exchange& hop) {
   Tape& tape = x.tape();
-  const Var y = tape.Output({slots.count(), slots.D}, slots.dtype);
-  slots.Send(tape, x.data(), y.value());
+  const Var y = tape.Output({hop.count(), hop.D}, hop.dtype);
+  hop.Send(tape, x.data(), y.value());
   OpRecord op{.name = "send_tokens",
-              .inputs = {x, slots.slots, slots.pairs},
+              .inputs = {x, hop.hop.slots, hop.hop.pairs},
               .outputs = {y},
-              .saves = {slots.slots},
+              .saves = {hop.hop.slots},
               .by_token = true,
               .own_rows = true};
   op.input = [=](Backward& back) {
     if (!x.needs_grad()) return;
-    slots.Return(back, back.grad(y), back.NewGrad(x).data());
+    hop.Return(back, back.grad(y), back.NewGrad(x).data());
   };
   if (tape.inputs().remake) {
-    op.saves.insert(op.saves.end(), {x, slots.pairs});
+    op.saves.insert(op.saves.end(), {x, hop.hop.pairs});
     op.remake = [=](Backward& back, const Tensor& again) {
-      slots.Send(back, x.data(), again);
+      hop.Send(back, x.data(), again);
     };
   }
   tape.Record(std::move(op));
   return y;
 }
 
-Var ReturnTokens(Var y, const Slots& slots, const Shape& shape) {
+Var ReturnTokens(Var y, const Exchange& hop, const Shape& shape) {
   Tape& tape = y.tape();
-  const Var sum = tape.Output(shape, slots.dtype);
-  slots.Return(tape, y.value(), sum.data());
+  const Var sum = tape.Output(shape, hop.dtype);
+  hop.Return(tape, y.value(), sum.data());
   tape.Record({.name = "return_tokens",
-               .inputs = {y, slots.slots, slots.pairs},
+               .inputs = {y, hop.hop.slots, hop.hop.pairs},
                .outputs = {sum},
-               .saves = {slots.pairs},
+               .saves = {hop.hop.pairs},
                .by_token = true,
                .own_rows = true,
                .input = [=](Backward& back) {
                  if (!y.needs_grad()) return;
-                 slots.Send(back, back.grad(sum).data(), back.NewGrad(y));
+                 hop.Send(back, back.grad(sum).data(), back.NewGrad(y));
                }});
   return sum;
+}
+
+AtExperts SendTo(VisitGroup& group, Var x, const Routing& r) {
+  using Among = VisitGroup::Among;
+  const Tape& tape = x.tape();
+  struct Step {
+    Among among;
+    bool once;
+  };
+  std::vector<Step> steps = {{Among::kAll, false}};
+  if (tape.inputs().expert_once && group.nodes() > 1) {
+    steps = {{Among::kNodes, true}};
+    if (group.CountOf(Among::kNode) > 1) steps.push_back({Among::kNode, false});
+  }
+  AtExperts at = {.x = x, .r = r};
+  for (const auto& [among, once] : steps) {
+    const ExpertHop hop = HopOf(at.r, group, among, once);
+    const bool last = at.hops.size() + 1 == steps.size();
+    const Routing from = at.r;
+    at.r = SendChoices(from, group, hop, once, last);
+    at.x = SendTokens(at.x, {&group, hop, x.dim(-1), x.dtype()});
+    at.hops.push_back(hop);
+  }
+  return at;
 }
 
 }  // namespace
@@ -251,24 +320,26 @@ AtExperts ToExperts(Var x, const Routing& r) {
   VisitGroup* const group = tape.groups().expert;
   if (group == nullptr) return {x, r};
   DELINK_CHECK_EQ(r.E % group->size(), 0) << group->size() << " expert ranks";
-  const int64_t D = x.dim(-1);
-  if (tape.inputs().expert_room == 0) {
-    return {GatherPieces(x, *group, {group->size() * r.N, D}),
-            GatherChoices(r, *group)};
+  if (tape.groups().same_tokens) {
+    return {HandOn(x, *group), KeepChoices(r, *group)};
   }
-  AtExperts at = SendChoices(r, *group);
-  at.x = SendTokens(x, SlotsFor(at, *group, r, D, x.dtype()));
-  return at;
+  if (tape.inputs().expert_room > 0) return SendTo(*group, x, r);
+  return {GatherPieces(x, *group, {group->size() * r.N, x.dim(-1)}),
+          GatherChoices(r, *group)};
 }
 
 Var FromExperts(Var y, const AtExperts& at, const Shape& shape) {
   VisitGroup* const group = y.tape().groups().expert;
   if (group == nullptr) return y;
-  if (!at.slots.defined()) return ScatterPieces(y, *group, shape);
-  const Shape& slots = at.slots.shape();
-  const Routing own = {.N = slots[0], .k = slots[1]};
-  return ReturnTokens(y, SlotsFor(at, *group, own, y.dim(-1), y.dtype()),
-                      shape);
+  if (y.tape().groups().same_tokens) return SumOver(y, *group);
+  if (at.hops.empty()) return ScatterPieces(y, *group, shape);
+  const int64_t D = y.dim(-1);
+  for (size_t i = at.hops.size(); i-- > 0;) {
+    const ExpertHop& hop = at.hops[i];
+    y = ReturnTokens(y, {group, hop, D, y.dtype()},
+                     i == 0 ? shape : Shape{hop.N, D});
+  }
+  return y;
 }
 
 }  // namespace delink::ops

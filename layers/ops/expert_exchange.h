@@ -5,30 +5,46 @@
 //   ... Dispatch(at.x, at.r) ...
 //   y = FromExperts(Combine(rows, at.r, at.x.shape()), at, shape)
 //
-// In one of two ways (VisitInputs::expert_room):
+// In one of three ways (VisitGroups::same_tokens, VisitInputs::expert_room):
 //
 //   gather      Every rank gathers all tokens and choices, computes the rows of
 //               its own experts and adds up those of each token; the sums of
 //               ranks are reduce-scattered. A token's outputs are added in the
 //               order of its choices on each rank, then in that of ranks.
 //   all-to-all  Every rank sends each choice's token to the rank of the expert
-//               and adds up what comes back, in the order of choices. Each two
-//               ranks have a fixed number of slots for this; choices beyond it
-//               count in LossRecord::lost.
+//               and adds up what comes back, in the order of choices. With
+//               VisitInputs::expert_once, and several machines, it sends the
+//               token once to the rank at its place of each machine that has
+//               experts of it, which sends it on there; outputs are then added
+//               in the order of choices on each machine, then in that of
+//               machines. Each two ranks have a fixed number of slots for
+//               this; choices beyond it count in LossRecord::lost.
+//   same tokens Every rank has all tokens already, computes the rows of its own
+//               experts and adds up those of each token; the sums of ranks are
+//               all-reduced. The order is that of gather.
 //
 // So shapes are static, and no count leaves the device.
 #pragma once
 
+#include <vector>
+
 #include "framework/autograd/tape.h"
+#include "framework/autograd/visit_group.h"
 #include "layers/ops/route.h"
 
 namespace delink::ops {
 
+// From N tokens with k pairs each to the slots of other ranks, as
+// AssignSlotsArgs has them.
+struct ExpertHop {
+  VisitGroup::Among among;
+  int64_t N, k, cap;
+  Var slots, pairs;
+};
 struct AtExperts {
   Var x;  // [N, D]
   Routing r;
-  // Of all-to-all, as AssignSlotsArgs has them for the rank's own tokens.
-  Var slots = {}, pairs = {};
+  std::vector<ExpertHop> hops = {};  // of all-to-all: one, or two
 };
 // Of the rank's own tokens x [..., D]. Without groups().expert the arguments.
 AtExperts ToExperts(Var x, const Routing& r);

@@ -193,15 +193,16 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias, Param* loads) {
   CheckFits(c, E, bias);
   Tape& tape = logits.tape();
   Routing r = {.N = N,
-                     .E = E,
-                     .k = k,
-                     .cap = N * k,
-                     .choices = N * k,
-                     .prototypes = c.form.prototypes,
-                     .gates = tape.Output({N, k}, logits.dtype()),
-                     .offsets = tape.Output({E + 1}, DType::kI32),
-                     .rows = tape.Output({N, k}, DType::kI32),
-                     .pairs = tape.Output({N * k}, DType::kI32)};
+               .E = E,
+               .k = k,
+               .cap = N * k,
+               .choices = N * k,
+               .experts = E,
+               .prototypes = c.form.prototypes,
+               .gates = tape.Output({N, k}, logits.dtype()),
+               .offsets = tape.Output({E + 1}, DType::kI32),
+               .rows = tape.Output({N, k}, DType::kI32),
+               .pairs = tape.Output({N * k}, DType::kI32)};
   const Routed routed = {.c = c,
                          .N = N,
                          .E = E,

@@ -47,11 +47,12 @@ struct Routing {
   int64_t N, E, k;
   int64_t cap;      // the most rows that there may be
   int64_t choices;  // of the rank's own tokens: its share of the work
-  int64_t prototypes;
+  // Of all experts, of all ranks.
+  int64_t experts, prototypes;
   Var gates;                 // [N, k], in the statistics' type
   Var offsets, rows, pairs;  // i32, as AssignRowsArgs has them
-  // i32 [N, k], of pairs that are kept, else -1. Defined if other ranks have
-  // experts, which then are not among the E (expert_exchange.h).
+  // i32 [N, k], of pairs that are kept, else -1. Defined if the choices are to
+  // go to other ranks yet (expert_exchange.h).
   Var ids = {};
 };
 

@@ -9,7 +9,7 @@
 namespace delink::ops {
 
 void GatherTensor(Device& device, Stream& stream, VisitGroup& group,
-              const Tensor& own, const Tensor& all) {
+                  const Tensor& own, const Tensor& all) {
   DELINK_CHECK_EQ(all.elements(), group.size() * own.elements());
   device.Copy(stream,
               static_cast<char*>(all.data()) + group.rank() * own.bytes(),
@@ -57,7 +57,8 @@ Shape AllRows(const Tape& tape, int64_t rows, int64_t width) {
   return {B, rows / B, width};
 }
 
-// For x that every rank has whole: passes it on to the products of each rank.
+}  // namespace
+
 Var HandOn(Var x, VisitGroup& group) {
   Tape& tape = x.tape();
   const Var y = tape.Alias(x);
@@ -72,7 +73,17 @@ Var HandOn(Var x, VisitGroup& group) {
   return y;
 }
 
-}  // namespace
+Var SumOver(Var y, VisitGroup& group) {
+  Tape& tape = y.tape();
+  const Var sum = tape.Overwrite(y);
+  SumOverRanks(tape, group, sum.value());
+  tape.Record({.name = "scatter_rows",
+               .inputs = {y},
+               .outputs = {sum},
+               .by_token = true,
+               .input = [=](Backward& back) { back.PassGrad(sum, y); }});
+  return sum;
+}
 
 Var GatherPieces(Var x, VisitGroup& group, const Shape& all) {
   Tape& tape = x.tape();
@@ -106,8 +117,8 @@ Var ScatterPieces(Var y, VisitGroup& group, const Shape& own) {
                .by_token = true,
                .input = [=, &group](Backward& back) {
                  if (!y.needs_grad()) return;
-                 GatherTensor(back.device(), back.stream(), group, back.grad(sum),
-                          back.NewGrad(y));
+                 GatherTensor(back.device(), back.stream(), group,
+                              back.grad(sum), back.NewGrad(y));
                }});
   return sum;
 }
@@ -124,22 +135,13 @@ Var GatherRows(Var x) {
 }
 
 Var ScatterRows(Var y) {
-  Tape& tape = y.tape();
-  VisitGroup* const group = tape.groups().tensor;
+  const VisitGroups& groups = y.tape().groups();
+  VisitGroup* const group = groups.tensor;
   if (group == nullptr) return y;
-  if (tape.groups().sequence) {
-    const int64_t rows = RowsOf(y.shape());
-    DELINK_CHECK_EQ(rows % group->size(), 0) << rows << " rows";
-    return ScatterPieces(y, *group, {1, rows / group->size(), y.dim(-1)});
-  }
-  const Var sum = tape.Overwrite(y);
-  SumOverRanks(tape, *group, sum.value());
-  tape.Record({.name = "scatter_rows",
-               .inputs = {y},
-               .outputs = {sum},
-               .by_token = true,
-               .input = [=](Backward& back) { back.PassGrad(sum, y); }});
-  return sum;
+  if (!groups.sequence) return SumOver(y, *group);
+  const int64_t rows = RowsOf(y.shape());
+  DELINK_CHECK_EQ(rows % group->size(), 0) << rows << " rows";
+  return ScatterPieces(y, *group, {1, rows / group->size(), y.dim(-1)});
 }
 
 }  // namespace delink::ops

@@ -31,10 +31,14 @@ Var ScatterRows(Var y);
 Var GatherPieces(Var x, VisitGroup& group, const Shape& all);
 Var ScatterPieces(Var y, VisitGroup& group, const Shape& own);
 
+// GatherRows and ScatterRows without `sequence`, over any group.
+Var HandOn(Var x, VisitGroup& group);
+Var SumOver(Var y, VisitGroup& group);
+
 // Of memory alone. Copies this rank's piece to its place in `all` and gathers
 // the others; writes this rank's piece of the sum over ranks of `all`.
 void GatherTensor(Device& device, Stream& stream, VisitGroup& group,
-              const Tensor& own, const Tensor& all);
+                  const Tensor& own, const Tensor& all);
 void ScatterTensor(VisitGroup& group, const Tensor& all, const Tensor& own);
 
 }  // namespace delink::ops

@@ -16,12 +16,13 @@ absl::StatusOr<std::unique_ptr<ForwardRanks>> ForwardRanks::Create(
   DELINK_CHECK_EQ(mesh.context, 1);
   std::unique_ptr<ForwardRanks> ranks(new ForwardRanks(layout, device));
   ranks->place_ = mesh.PlaceOf(world.rank());
+  ranks->data_places_ = mesh.PlacesOfVisit({Axis::kExpert}) / mesh.tensor;
   ranks->stage_ = ranks->place_[Axis::kPipeline];
   DELINK_ASSIGN_OR_RETURN(
       ranks->visits_,
       StepVisitGroups::Create(mesh, device, *ranks->stream_, world));
-  DELINK_ASSIGN_OR_RETURN(
-      ranks->together_, world.Split(ranks->place_[Axis::kData], world.rank()));
+  DELINK_ASSIGN_OR_RETURN(ranks->together_,
+                          world.Split(ranks->place(), world.rank()));
   if (mesh.pipeline == 1) return ranks;
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
@@ -33,6 +34,12 @@ absl::StatusOr<std::unique_ptr<ForwardRanks>> ForwardRanks::Create(
     if (own != nullptr) ranks->pipeline_ = std::move(own);
   }
   return ranks;
+}
+
+VisitGroups ForwardRanks::groups() const {
+  VisitGroups groups = visits_->groups(/*sequence=*/false);
+  groups.same_tokens = true;
+  return groups;
 }
 
 int ForwardRanks::StageOf(size_t place) const {
@@ -60,7 +67,9 @@ void ForwardRanks::HandOn(size_t place, const Tensor& output) {
 }
 
 bool ForwardRanks::counts() const {
-  return place_[Axis::kTensor] == 0 && stage_ + 1 == layout_.mesh().pipeline;
+  return place_[Axis::kTensor] == 0 &&
+         place_[Axis::kData] % data_places_ == 0 &&
+         stage_ + 1 == layout_.mesh().pipeline;
 }
 
 void ForwardRanks::Tell(void* bytes, int64_t count) {

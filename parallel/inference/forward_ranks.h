@@ -1,6 +1,8 @@
 // Ranks over which a model's weights are sharded for forward passes: each has
 // some rows and columns of the matrices (tensor), some of the layers
-// (pipeline), or both. Ranks along the data axis have the same weights.
+// (pipeline), some of the experts (expert), or several of these. All ranks that
+// have the weights together work on the same sequences; of other ranks along
+// the data axis others.
 #pragma once
 
 #include <cstddef>
@@ -26,18 +28,21 @@ class ForwardRanks {
   // The stream for visits.
   Stream& stream() const { return *stream_; }
   // The groups of visits on this rank.
-  VisitGroups groups() const { return visits_->groups(/*sequence=*/false); }
+  VisitGroups groups() const;
   // Whether this rank visits the layer at `place`.
   bool Has(size_t place) const { return StageOf(place) == stage_; }
   // Sends the output of the layer at `place` from the ranks that have that
   // layer to those that have the next one. Blocks. Does nothing after an error.
   void HandOn(size_t place, const Tensor& output);
-  // Whether this rank's results count. One rank per place along the data axis
-  // counts; it has the last layer.
+  // Ranks that work on the same sequences are at one of places().
+  int place() const { return place_[Axis::kData] / data_places_; }
+  int places() const { return layout_.mesh().data / data_places_; }
+  // Whether this rank's results count. One rank per place() counts; it has the
+  // last layer.
   bool counts() const;
   // Broadcasts `bytes` from the last pipeline stage to the others.
   void Tell(void* bytes, int64_t count);
-  // OK on each of the ranks that share the weights if it is OK on all of them.
+  // OK on each of the ranks of this place() if it is OK on all of them.
   absl::Status Agree(const absl::Status& status) {
     return AgreeOnStatus(*together_, status);
   }
@@ -53,9 +58,10 @@ class ForwardRanks {
   Device& device_;
   std::unique_ptr<Stream> stream_;
   MeshPlace place_;
+  int data_places_ = 1;  // along the data axis, of a place()
   int stage_ = 0;
   std::unique_ptr<StepVisitGroups> visits_;
-  std::unique_ptr<Communicator> together_;  // of one place along the data axis
+  std::unique_ptr<Communicator> together_;  // of this place()
   std::unique_ptr<Communicator> pipeline_;  // null: there is one stage
   absl::Status status_;
 };

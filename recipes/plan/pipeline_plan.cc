@@ -68,6 +68,10 @@ std::string NameOf(VisitExchange::Kind kind) {
       return "reduce-scatter";
     case VisitExchange::Kind::kAllToAll:
       return "all-to-all";
+    case VisitExchange::Kind::kAllToNodes:
+      return "all-to-all of nodes";
+    case VisitExchange::Kind::kAllToNode:
+      return "all-to-all within a node";
     case VisitExchange::Kind::kSum:
       return "all-reduce";
     case VisitExchange::Kind::kMax:

@@ -65,7 +65,8 @@ ForwardPass::TokenScore ScoreOf(std::span<const double> logits,
 }
 
 std::vector<LayerPlan> Measure(Sequential& model, const ParamStore& store,
-                               const BatchShape& batch) {
+                               BatchShape batch) {
+  batch.same_tokens = true;
   return MeasureLayers(model, store, batch, Accumulate);
 }
 

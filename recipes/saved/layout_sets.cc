@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
+#include "recipes/schema/limits.h"
 #include "recipes/schema/toml.h"
 
 namespace delink {
@@ -25,18 +26,25 @@ std::string_view Word(std::string_view* key) {
 
 absl::Status SetOne(std::string_view set, std::string_view key,
                     const schema::Value& value, ParallelConfig& parallel) {
-  if (key != "tensor" && key != "pipeline") {
-    return Refused(set, absl::StrCat("only tensor and pipeline divide a "
-                                     "checkpoint's weights among ranks; leave ",
+  int64_t* const to = key == "tensor"     ? &parallel.tensor
+                      : key == "pipeline" ? &parallel.pipeline
+                      : key == "expert"   ? &parallel.expert
+                                          : nullptr;
+  if (to == nullptr) {
+    return Refused(set, absl::StrCat("only tensor, pipeline and expert divide "
+                                     "a checkpoint's weights among ranks; "
+                                     "leave ",
                                      std::string(key), " out"));
   }
   const int64_t* const ranks = value.As<int64_t>();
-  if (ranks == nullptr || *ranks < 1) {
-    return Refused(set, absl::StrCat("parallel.", std::string(key),
-                                     " is a whole number of at least 1, not ",
-                                     schema::Describe(value)));
+  if (ranks == nullptr || *ranks < 1 || *ranks > schema::kMaxRanks) {
+    return Refused(
+        set,
+        absl::StrCat("parallel.", std::string(key),
+                     " is a whole number of at least 1 and at most ",
+                     schema::kMaxRanks, ", not ", schema::Describe(value)));
   }
-  (key == "tensor" ? parallel.tensor : parallel.pipeline) = *ranks;
+  *to = *ranks;
   return absl::OkStatus();
 }
 
@@ -57,11 +65,11 @@ absl::StatusOr<StageSet> Parse(std::string_view set, size_t stage) {
       number.find_first_not_of("0123456789") == std::string_view::npos;
   if (equals == std::string_view::npos || list != "stage" || !numbered ||
       (table != "parallel" && table != "offload")) {
-    return Refused(set,
-                   absl::StrCat("of a checkpoint's recipe only the placement "
-                                "of weights can be set: ",
-                                of, ".parallel.tensor, ", of,
-                                ".parallel.pipeline and ", of, ".offload"));
+    return Refused(
+        set, absl::StrCat("of a checkpoint's recipe only the placement "
+                          "of weights can be set: ",
+                          of, ".parallel.tensor, ", of, ".parallel.pipeline, ",
+                          of, ".parallel.expert and ", of, ".offload"));
   }
   if (number != absl::StrCat(stage)) {
     return Refused(
@@ -85,7 +93,7 @@ absl::Status SetAll(std::string_view set, const StageSet& parsed,
                           "={tensor=2}, or a key, as in ", std::string(key),
                           ".tensor=2"));
   }
-  parallel.tensor = parallel.pipeline = 1;
+  parallel.tensor = parallel.pipeline = parallel.expert = 1;
   for (const schema::Member& member : *table) {
     const absl::Status status = SetOne(set, member.key, member.value, parallel);
     if (!status.ok()) return status;

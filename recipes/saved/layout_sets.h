@@ -1,6 +1,6 @@
 // `--set` for commands that use a checkpoint. It can only change where the
-// weights of the checkpoint's stage are: how they are sharded over tensor and
-// pipeline ranks, and which of them are host-resident.
+// weights of the checkpoint's stage are: how they are sharded over tensor,
+// pipeline and expert ranks, and which of them are host-resident.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,9 @@
 #include "recipes/saved/saved_model.h"
 
 #include <cstddef>
+#include <cstdint>
 #include <iterator>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -81,31 +83,45 @@ absl::Status SavedModel::Read(const ModelList& models,
   return absl::OkStatus();
 }
 
+int64_t SavedModel::RanksOfWeights() const {
+  const auto stage = static_cast<size_t>(run_.stage_index);
+  if (stage >= recipe_.stages.size()) return 1;
+  const ParallelConfig& parallel = recipe_.stages[stage].parallel;
+  return std::lcm(parallel.tensor, parallel.expert) * parallel.pipeline;
+}
+
 absl::StatusOr<Mesh> SavedModel::MeshFor(int ranks) const {
   const auto stage = static_cast<size_t>(run_.stage_index);
   if (stage >= recipe_.stages.size()) return Mesh{.data = ranks};
   const ParallelConfig& parallel = recipe_.stages[stage].parallel;
-  Mesh mesh{.tensor = static_cast<int>(parallel.tensor),
-            .pipeline = static_cast<int>(parallel.pipeline)};
-  const int together = mesh.ranks();
-  mesh.data = ranks / together;
+  const int64_t together = RanksOfWeights();
   const auto layers = std::ssize(sharing_.VisitedOf(blocks())) + 2;
-  if (mesh.ranks() == ranks && mesh.pipeline <= layers) {
+  if (ranks % together == 0 && parallel.pipeline <= layers) {
     DELINK_RETURN_IF_ERROR(CheckCut(recipe_, registry_, stage));
-    return mesh;
+    DELINK_RETURN_IF_ERROR(CheckExperts(recipe_, registry_, stage));
+    return Mesh{
+        .tensor = static_cast<int>(parallel.tensor),
+        .data = static_cast<int>(ranks / parallel.tensor / parallel.pipeline),
+        .pipeline = static_cast<int>(parallel.pipeline),
+        .expert = static_cast<int>(parallel.expert)};
   }
   if (!set_) return Mesh{.data = ranks};
-  if (mesh.pipeline > layers) {
+  if (parallel.pipeline > layers) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "stage[%d].parallel.pipeline: %d ranks, but there are %d layers; use "
         "at most pipeline %d",
-        stage, mesh.pipeline, layers, layers));
+        stage, parallel.pipeline, layers, layers));
   }
+  // What cannot be mended with other ranks comes first.
+  DELINK_RETURN_IF_ERROR(CheckExperts(recipe_, registry_, stage));
   return absl::InvalidArgumentError(absl::StrFormat(
-      "stage[%d].parallel: tensor %d x pipeline %d is %d ranks or a multiple, "
+      "stage[%d].parallel: tensor %d x pipeline %d%s is %d ranks or a "
+      "multiple, "
       "but %d %s started; start it with mpirun -np %d",
-      stage, mesh.tensor, mesh.pipeline, together, ranks,
-      ranks == 1 ? "was" : "were", together));
+      stage, parallel.tensor, parallel.pipeline,
+      parallel.expert == 1 ? ""
+                           : absl::StrCat(" with expert ", parallel.expert),
+      together, ranks, ranks == 1 ? "was" : "were", together));
 }
 
 absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(

@@ -2,6 +2,7 @@
 // reads the weights.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -40,10 +41,13 @@ class SavedModel {
   Sequential& model() const { return *model_; }
   int blocks() const { return model_->blocks(); }
 
-  // The mesh over which `ranks` ranks shard the weights: tensor and pipeline of
-  // the checkpoint's stage, and data ranks for the rest. If `ranks` is not a
-  // multiple of tensor x pipeline, or there are fewer layers than pipeline
-  // ranks: data ranks alone without sets, InvalidArgument with sets.
+  // The ranks over which the checkpoint's stage or sets divide the weights: the
+  // least common multiple of tensor and expert, times pipeline.
+  int64_t RanksOfWeights() const;
+  // The mesh over which `ranks` ranks shard the weights: tensor, pipeline and
+  // expert of the checkpoint's stage, and data ranks for the rest. If `ranks`
+  // is not a multiple of RanksOfWeights, or there are fewer layers than
+  // pipeline ranks: data ranks alone without sets, InvalidArgument with sets.
   absl::StatusOr<Mesh> MeshFor(int ranks) const;
   // The weights and the requested `states` of the optimizer, on `device`: all
   // of them, or this rank's shards in a mesh of all ranks of `comm`. The device

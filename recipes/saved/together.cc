@@ -13,15 +13,15 @@ absl::StatusOr<Together> LoadTogether(const SavedModel& saved,
     DELINK_ASSIGN_OR_RETURN(together.device, device(saved.recipe()));
   }
   DELINK_ASSIGN_OR_RETURN(const Mesh mesh, saved.MeshFor(comm.size()));
-  const bool alone = mesh.data == mesh.ranks();
+  const bool alone = mesh == Mesh{.data = comm.size()};
   DELINK_ASSIGN_OR_RETURN(together.store, saved.Load(comm, *together.device, {},
                                                      alone ? Mesh() : mesh));
   if (alone) return together;
-  together.place = mesh.PlaceOf(comm.rank())[Axis::kData];
-  together.places = mesh.data;
   DELINK_ASSIGN_OR_RETURN(
       together.ranks,
       ForwardRanks::Create(together.store->layout(), *together.device, comm));
+  together.place = together.ranks->place();
+  together.places = together.ranks->places();
   return together;
 }
 

@@ -25,7 +25,7 @@ struct Together {
   std::unique_ptr<Device> device;
   std::unique_ptr<ParamStore> store;
   std::unique_ptr<ForwardRanks> ranks;  // null: all weights are here
-  // Along the data axis.
+  // Ranks of one place work on the same sequences.
   int64_t place = 0, places = 1;
 
   // Whether this rank's results count.

@@ -30,6 +30,8 @@ std::string_view Word(ExpertDispatch dispatch) {
       return "gather";
     case ExpertDispatch::kAllToAll:
       return "all-to-all";
+    case ExpertDispatch::kDeduplicated:
+      return "deduplicated";
   }
   return "";
 }
@@ -121,12 +123,14 @@ void DescribeExpert(Section& s, ParallelConfig& parallel) {
   s.Enum("dispatch", &parallel.dispatch, Word,
          {.doc = "how tokens reach the experts of other ranks. gather: every "
                  "rank gathers the tokens of all; all-to-all: a token goes to "
-                 "the ranks whose experts it chose; auto: all-to-all if "
-                 "expert_room x model.top_k is less than expert, because less "
-                 "is then sent",
+                 "the ranks whose experts it chose; deduplicated: the same, "
+                 "but only once to each machine, and on from there; auto: "
+                 "all-to-all if expert_room x model.top_k is less than expert, "
+                 "because less is then sent, else gather",
           .when_omitted = "as in the previous stage; in the first `\"auto\"`"});
   s.Float("expert_room", &parallel.expert_room,
-          {.doc = "with all-to-all, the choices that a rank has room for, of "
+          {.doc = "unless tokens are gathered, the choices that a rank has "
+                  "room for, of "
                   "each other rank's tokens, as a multiple of their mean "
                   "number. If a batch needs more, all ranks take twice the "
                   "room and run the step again",

@@ -261,9 +261,9 @@ double Recipe::ExpertRoom(size_t stage) const {
   // Each rank gathers the tokens of all, or sends a token to `choices` of them
   // with that room.
   const bool less = room * static_cast<double>(model->choices()) < ranks;
-  const bool sends = parallel.dispatch == ExpertDispatch::kAllToAll ||
-                     (parallel.dispatch == ExpertDispatch::kAuto && less);
-  return parallel.expert > 1 && sends ? room : 0;
+  const bool gathers = parallel.dispatch == ExpertDispatch::kGather ||
+                       (parallel.dispatch == ExpertDispatch::kAuto && !less);
+  return parallel.expert == 1 || gathers ? 0 : room;
 }
 
 int64_t Recipe::MicroBatch(size_t stage) const {

@@ -68,8 +68,9 @@ struct Until {
 enum class PipelineSchedule { k1F1B, kInterleaved, kZeroBubble };
 
 // How tokens reach experts on other ranks (layers/ops/expert_exchange.h). kAuto:
-// the way that sends less.
-enum class ExpertDispatch { kAuto, kGather, kAllToAll };
+// the one of the next two that sends less. kDeduplicated: all-to-all, once to
+// each machine.
+enum class ExpertDispatch { kAuto, kGather, kAllToAll, kDeduplicated };
 
 struct ParallelConfig {
   int64_t data = 0;  // if omitted, 0 until CheckWorld sets it

@@ -78,13 +78,13 @@ def losses(path):
 def check_gpu(bundle, folder):
   """gpu_check.py, on the CPU: it measures, and tells what could not be."""
   run([sys.executable, "-B", f"{bundle}/gpu_check.py", "curves", "start",
-       "speed", "tune", "ops", "offload", "--out", f"{folder}/checked", "--corpus", f"{folder}/corpus",
+       "speed", "tune", "ops", "offload", "moe", "--out", f"{folder}/checked", "--corpus", f"{folder}/corpus",
        "--device", "cpu", "--recipe", "tiny.toml", "--start-recipe",
        "tiny.toml", "--steps", "12", "--shape", "gpt-tiny", "--quick"],
       cwd=folder, env=os.environ)
   with open(f"{folder}/checked/summary.txt", encoding="utf-8") as file:
     said = file.read()
-  assert said.count(": ok in ") == 6, said
+  assert said.count(": ok in ") == 7, said
   assert re.search(r"^  12 steps, loss 5\.", said, re.M), said
   assert re.search(r"^  \S+ s for one step of tiny\.toml", said, re.M), said
   assert re.search(r"^  gpt-tiny .* bf16, .*allocated \(\+0\.00 %", said,
@@ -94,6 +94,10 @@ def check_gpu(bundle, folder):
   assert re.search(r"^  \d+ kernels, under 80 %", said, re.M), said
   assert re.search(r"all, updated by the host: \d+ tokens/s, \d+ % of resident "
                    r"speed, \d+ % foretold", said, re.M), said
+  rows = re.findall(r"^  tiny, .*: (\d+) tokens/s, \S+ TFLOP/s of (\S+)B active "
+                    r"of (\S+)B", said, re.M)
+  assert len(rows) == 3 and rows[0][1:] == rows[1][1:], said
+  assert float(rows[0][1]) < float(rows[0][2]) and rows[2][1] == rows[2][2], said
   with tempfile.TemporaryDirectory(dir=folder) as empty:
     told = subprocess.run(
         [sys.executable, "-B", f"{bundle}/gpu_check.py", "curves", "start",

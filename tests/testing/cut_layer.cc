@@ -137,10 +137,14 @@ void ForEach(const Shape& whole, const std::vector<Rect>& rects, Visit visit) {
   }
 }
 
-// Of about the size that keeps activations about 1.
+// Of about the size that keeps activations about 1, or zeros where a model has
+// a deviation of 0.
 std::vector<double> ValuesOf(const ParamDecl& decl) {
   const Shape& shape = decl.spec.shape;
   const bool vector = shape.rank() < 2;
+  if (decl.spec.init == Init::Normal(0)) {
+    return std::vector<double>(static_cast<size_t>(shape.elements()));
+  }
   const double size =
       vector ? 0.5 : 1 / std::sqrt(static_cast<double>(shape[-1]));
   const bool ones = decl.spec.init.kind == Init::Kind::kOnes;
@@ -196,7 +200,10 @@ class CutRank {
         key_(KeyFromSeed(7)) {
     if (tensor != nullptr) tensor_ = std::make_unique<NotedGroup>(*tensor);
     if (context != nullptr) context_ = std::make_unique<NotedGroup>(*context);
-    if (expert != nullptr) expert_ = std::make_unique<NotedGroup>(*expert);
+    if (expert != nullptr) {
+      expert_ = std::make_unique<NotedGroup>(*expert);
+      expert_->set_nodes(options.nodes);
+    }
     layer_ = c.build(Scope(registry_, options.dtype));
     for (const ParamDecl& decl : registry_.decls) TakeParam(decl);
     for (int64_t b = 0; b < c.B; ++b) samples_.push_back(100 + 3 * b);
@@ -278,7 +285,10 @@ class CutRank {
     if (alike && held.given) {
       EXPECT_EQ(values, first.grad.values()) << held.decl->name;
     }
-    if (alike) return;
+    // Every group of `expert` gives the gradients of all tokens.
+    const bool again = spec.split == Split::kExpert && options_.same_tokens &&
+                       rank_ >= options_.expert;
+    if (alike || again) return;
     ForEach(spec.shape, held.rects,
             [&](int64_t i, int64_t w) { At(sum, w) += At(values, i); });
   }
@@ -312,11 +322,10 @@ class CutRank {
   void TakeParam(const ParamDecl& decl) {
     if (decl.link >= 0) return;
     const bool of_experts = decl.spec.split == Split::kExpert;
-    Cut cut =
-        of_experts
-            ? CutOf(decl.spec, expert_ == nullptr ? 0 : expert_->rank(),
-                    options_.expert)
-            : CutOf(decl.spec, rank_, options_.ranks);
+    Cut cut = of_experts
+                  ? CutOf(decl.spec, expert_ == nullptr ? 0 : expert_->rank(),
+                          options_.expert)
+                  : CutOf(decl.spec, rank_, options_.ranks);
     Hold(decl, std::move(cut.here), decl.param.get());
     if (cut.rest.empty()) return;
     decl.param->BindRest(std::make_unique<Param>());
@@ -370,7 +379,8 @@ class CutRank {
             .groups = {.tensor = tensor_.get(),
                        .context = context_.get(),
                        .expert = expert_.get(),
-                       .sequence = options_.sequence}};
+                       .sequence = options_.sequence,
+                       .same_tokens = options_.same_tokens}};
   }
   // Asks a first visit, over memory of its own, for the output's shape.
   void SizeOutput() {
@@ -397,7 +407,8 @@ class CutRank {
             .documents = given(c_.documents),
             .places = context_ != nullptr ? places_.data() : nullptr,
             .sequences = c_.B,
-            .expert_room = options_.expert_room};
+            .expert_room = options_.expert_room,
+            .expert_once = options_.expert_once};
   }
   void Bind(bool written) {
     for (Held& held : held_) {

@@ -52,11 +52,14 @@ std::function<VisitRunner::Layer(const Scope&)> LossOf(
     const ModelRunner::Build& build);
 
 struct CutOptions {
-  int ranks = 1;          // of VisitGroups::tensor
-  bool sequence = false;  // likewise
-  int context = 1;        // ranks of VisitGroups::context, each of `ranks`
-  int expert = 1;         // of all of these neighbours so many have experts
-  double expert_room = 0;  // VisitInputs::expert_room
+  int ranks = 1;           // of VisitGroups::tensor
+  bool sequence = false;   // likewise
+  int context = 1;         // ranks of VisitGroups::context, each of `ranks`
+  int expert = 1;          // of all of these neighbours so many have experts
+  double expert_room = 0;  // as VisitInputs has them
+  bool expert_once = false;
+  int nodes = 1;             // VisitGroup::nodes of experts
+  bool same_tokens = false;  // of VisitGroups; experts are of tensor ranks
   DType dtype = DType::kF64;
   bool bf16_gradients = false;
   MemoryMode memory = MemoryMode::kHeap;
@@ -67,7 +70,7 @@ struct CutOptions {
 };
 
 struct CutResult {
-  LossRecord loss;  // `lost` of all passes
+  LossRecord loss;                                       // `lost` of all passes
   std::vector<double> y, dx;                             // all rows
   std::map<std::string, std::vector<double>> gradients;  // whole, by name
 };

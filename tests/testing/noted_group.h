@@ -53,21 +53,33 @@ class NotedGroup final : public VisitGroup {
     status_ =
         comm_->ReduceScatter(send, recv, count, dtype, ReduceOp::kSum)->Wait();
   }
-  void AllToAll(const void* send, void* recv, int64_t count,
-                DType dtype) override {
-    if (!Begin(Exchange::Kind::kAllToAll, count, dtype)) return;
+  int nodes() const override { return nodes_; }
+  void set_nodes(int nodes) { nodes_ = nodes; }
+  void AllToAll(const void* send, void* recv, int64_t count, DType dtype,
+                Among among) override {
+    if (!Begin(Exchange::Kind::kAllToAll, CountOf(among) * count, dtype)) {
+      return;
+    }
+    // Number i of those that exchange.
+    const int each = size_ / nodes_;
+    const auto rank_of = [&](int i) {
+      return among == Among::kAll     ? i
+             : among == Among::kNodes ? i * each + rank_ % each
+                                      : rank_ / each * each + i;
+    };
     const int64_t bytes = count * SizeOf(dtype);
     std::vector<std::unique_ptr<Pending>> posted;
-    for (int i = 1; i < size_; ++i) {
-      const int to = (rank_ + i) % size_, from = (rank_ - i + size_) % size_;
-      posted.push_back(comm_->Send(static_cast<const char*>(send) + to * bytes,
-                                   count, dtype, to, 0));
-      posted.push_back(comm_->Recv(static_cast<char*>(recv) + from * bytes,
-                                   count, dtype, from, 0));
+    for (int i = 0; i < CountOf(among); ++i) {
+      const char* const out = static_cast<const char*>(send) + i * bytes;
+      char* const in = static_cast<char*>(recv) + i * bytes;
+      const int peer = rank_of(i);
+      if (peer == rank_) {
+        std::memcpy(in, out, static_cast<size_t>(bytes));
+        continue;
+      }
+      posted.push_back(comm_->Send(out, count, dtype, peer, 0));
+      posted.push_back(comm_->Recv(in, count, dtype, peer, 0));
     }
-    std::memcpy(static_cast<char*>(recv) + rank_ * bytes,
-                static_cast<const char*>(send) + rank_ * bytes,
-                static_cast<size_t>(bytes));
     for (const auto& one : posted) {
       if (const absl::Status status = one->Wait(); !status.ok()) {
         status_ = status;
@@ -93,7 +105,7 @@ class NotedGroup final : public VisitGroup {
   }
 
   Communicator* comm_ = nullptr;
-  int rank_, size_;
+  int rank_, size_, nodes_ = 1;
   absl::Status status_;
   std::vector<Exchange> notes_;
 };

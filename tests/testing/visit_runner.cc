@@ -26,7 +26,9 @@ void Poison(const Buffer& buffer) {
 // In the place of another, where nothing is to be exchanged; or null.
 std::unique_ptr<NotedGroup> Imagined(const VisitGroup* group) {
   if (group == nullptr) return nullptr;
-  return std::make_unique<NotedGroup>(group->rank(), group->size());
+  auto imagined = std::make_unique<NotedGroup>(group->rank(), group->size());
+  imagined->set_nodes(group->nodes());
+  return imagined;
 }
 
 }  // namespace
@@ -62,7 +64,8 @@ void VisitRunner::Measure() {
              .groups = {.tensor = tensor.get(),
                         .context = context.get(),
                         .expert = expert.get(),
-                        .sequence = options_.groups.sequence}},
+                        .sequence = options_.groups.sequence,
+                        .same_tokens = options_.groups.same_tokens}},
             memory);
   const auto note = [&](Phase phase) {
     At(plan_, phase) = memory.Plan();

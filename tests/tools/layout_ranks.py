@@ -75,19 +75,32 @@ def check_layout(delink, recipe, folder, alone, row):
   expect_close(row, losses(out), alone)
 
 
-def check_saved(delink, folder):
+def check_saved(delink, folder, name):
   """Ranks that have a checkpoint together say what one process says."""
-  run, cut = f"{folder}/runs/tiny_layouts", ["mpirun", "-np", "4", delink]
+  run, cut = f"{folder}/{name}", ["mpirun", "-np", "4", delink]
   words = ["eval", run, "--data", f"{folder}/corpus", "--json"]
   here, there = (json.loads(runs.succeed([*how, *words]))["loss"] for how in ([delink], cut))
   assert abs(here - there) < 2e-5 * here, (here, there)
   words = ["generate", run, "--prompt", "The ", "--tokens", "8", "--temperature", "0"]
   here, there = (runs.succeed([*how, *words]) for how in ([delink], cut))
   assert here == there, (here, there)
+  done = subprocess.run(["mpirun", "-np", "3", *cut[3:], *words], text=True, capture_output=True, check=False,
+                        timeout=120)
+  assert done.returncode != 0 and "start it with mpirun -np 4, or" in done.stderr, (done.returncode, done.stderr)
   # mpirun hands what it reads to one rank; the others end with it.
   done = subprocess.run([*cut, "generate", run, "--prompts", "/dev/stdin"], text=True,
                         input='{"prompt": "The"}\n', capture_output=True, check=False, timeout=120)
   assert done.returncode != 0 and "/dev/stdin" in done.stderr, (done.returncode, done.stderr)
+
+
+def check_experts(delink, recipes, folder):
+  """The same with experts on several ranks, of one data place and of all."""
+  for number, layout in enumerate(("tensor=2,expert=4", "pipeline=2,expert=2")):
+    runs.succeed(["mpirun", "-np", "4", delink, "train", f"{recipes}/tiny_moe.toml",
+                  "--out", f"{folder}/experts{number}", "--threads", "1",
+                  *runs.sets(f"data.train={folder}/corpus/train", "stage.0.parallel={}",
+                             f"stage.1.parallel={{{layout}}}")])
+    check_saved(delink, folder, f"experts{number}")
 
 
 def main():
@@ -98,7 +111,8 @@ def main():
       check_recipe(delink, os.path.dirname(recipe), name, folder)
     out = f"{folder}/alone"
     runs.succeed([delink, "train", recipe, "--out", out, "--set", f"data.train={folder}/corpus/train"])
-    check_saved(delink, folder)
+    check_saved(delink, folder, "runs/tiny_layouts")
+    check_experts(delink, os.path.dirname(recipe), folder)
     for row in LAYOUTS:
       check_layout(delink, recipe, folder, losses(out), row)
   print(f"{len(RECIPES)} recipes and {len(LAYOUTS)} layouts are as one process")

@@ -71,6 +71,7 @@ absl::StatusOr<std::vector<StepCase>> StepCases(const BenchOptions& options,
                            .precision = precision,
                            .recompute = options.recompute.value_or(
                                gpu ? shape.recompute : StepCase().recompute),
+                           .distinct = options.distinct,
                            .sets = options.sets});
           if (!options.depth) continue;
           cases.push_back(cases.back());

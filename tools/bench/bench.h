@@ -36,6 +36,7 @@ struct BenchOptions {
   std::optional<std::string> share, precision, recompute;
   // If set, steps that visit only this many blocks are measured too.
   std::optional<int64_t> depth;
+  int64_t distinct = 0;           // StepCase::distinct
   std::vector<std::string> sets;  // other keys of their recipes, KEY=VALUE
   int64_t repetitions = 0;        // steps of each case; 0: some seconds of them
 };

@@ -86,10 +86,15 @@ Json KernelsJson(const StepMeasure& s) {
 }
 
 Json CaseJson(const StepCase& step) {
-  return {{"shape", step.shape},         {"seq", step.seq},
-          {"batch", step.batch},         {"share", step.share},
-          {"depth", step.depth},         {"precision", step.precision},
-          {"recompute", step.recompute}, {"set", step.sets}};
+  return {{"shape", step.shape},
+          {"seq", step.seq},
+          {"batch", step.batch},
+          {"share", step.share},
+          {"depth", step.depth},
+          {"precision", step.precision},
+          {"recompute", step.recompute},
+          {"distinct", step.distinct},
+          {"set", step.sets}};
 }
 
 Json StepJson(const StepMeasure& s) {
@@ -229,6 +234,7 @@ StepMeasure ReadStep(const Json& json) {
                          .depth = json.value("depth", int64_t{0}),
                          .precision = json.at("precision"),
                          .recompute = json.at("recompute"),
+                         .distinct = json.value("distinct", int64_t{0}),
                          .sets = json.value("set", Json::array())},
                 .seconds = ReadTiming(json.at("seconds")),
                 .tokens_per_s = json.at("tokens_per_s")};

@@ -57,8 +57,10 @@ absl::StatusOr<ModelShape> FindModelShape(std::string_view name) {
 
 std::string ToString(const StepCase& step) {
   return absl::StrFormat(
-      "%s, %d x %d tokens, share %s, %s%s%s%s", step.shape, step.batch,
-      step.seq, step.share,
+      "%s, %d x %d tokens%s, share %s, %s%s%s%s", step.shape, step.batch,
+      step.seq,
+      step.distinct == 0 ? "" : absl::StrCat(" of ", step.distinct, " ids"),
+      step.share,
       step.depth == 0 ? "" : absl::StrCat("depth ", step.depth, ", "),
       step.precision,
       step.recompute == StepCase().recompute ? ""

@@ -44,6 +44,7 @@ struct StepCase {
   int64_t depth = 0;  // it visits the first `depth` blocks; 0: all
   std::string precision = "fp32";
   std::string recompute = "norm+activation";
+  int64_t distinct = 0;  // tokens have the first `distinct` ids; 0: any
   std::vector<std::string> sets;  // keys of its recipe, as `train --set`
 
   friend bool operator==(const StepCase&, const StepCase&) = default;

@@ -8,7 +8,7 @@
 
 Trains a recipe of two stages (default: recipes/gpt_10m.toml) with 8 sequences a
 step in micro-batches of one, by two processes of one core each, in several
-layouts. Each layout runs twice: once with a trace and without delay, once with
+layouts, two more of which (--only) are for recipes with experts. Each layout runs twice: once with a trace and without delay, once with
 DELINK_DELAY, which gives all exchanges between ranks a set latency and
 bandwidth (docs/benchmarks.md). `delink plan --trace --delay` predicts from the
 first run how long a step of the second takes. Prints for each layout the median
@@ -34,6 +34,11 @@ LAYOUTS = {
     "zero-bubble": '{ pipeline = 2, schedule = "zero-bubble" }',
     "tensor 2": "{ tensor = 2 }",
     "context 2": "{ context = 2 }",
+}
+OF_EXPERTS = {
+    "experts, gather": '{ expert = 2, dispatch = "gather" }',
+    "experts, all-to-all":
+        '{ expert = 2, dispatch = "all-to-all", expert_room = 2 }',
 }
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
 LEFT_OUT = 3
@@ -110,7 +115,8 @@ def main():
                       help="number of rounds (3)")
   parser.add_argument("--steps", type=int, default=10,
                       help="measured steps (10)")
-  parser.add_argument("--only", nargs="+", choices=list(LAYOUTS),
+  parser.add_argument("--only", nargs="+",
+                      choices=list(LAYOUTS) + list(OF_EXPERTS),
                       default=list(LAYOUTS))
   parser.add_argument("--json", action="store_true",
                       help="print one JSON object for each layout")
@@ -118,7 +124,7 @@ def main():
   rounds = {name: [] for name in options.only}
   for _ in range(options.rounds):
     for name, of in rounds.items():
-      of.append(measure(options, LAYOUTS[name]))
+      of.append(measure(options, (LAYOUTS | OF_EXPERTS)[name]))
   if not options.json:
     print("| layout | undelayed, s | by its trace | delayed by the plan | "
           "measured | measured / planned |")

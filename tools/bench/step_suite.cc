@@ -2,6 +2,7 @@
 
 #include <malloc.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <limits>
@@ -32,13 +33,13 @@ void ForgetPeak() {
   std::ofstream("/proc/self/clear_refs") << 5;
 }
 
-HostBatch RandomBatch(const BatchCut& cut, int64_t vocab, int64_t step) {
+HostBatch RandomBatch(const BatchCut& cut, int64_t ids, int64_t step) {
   const RngKey key = Fold(KeyFromSeed(7), static_cast<uint64_t>(step));
   HostBatch batch;
   uint64_t counter = 0;
   const auto token = [&] {
     return static_cast<int32_t>(Philox(key, counter++, 0)[0] %
-                                static_cast<uint64_t>(vocab));
+                                static_cast<uint64_t>(ids));
   };
   for (int64_t i = 0; i < cut.local(); ++i) {
     batch.samples.push_back(step * cut.local() + i);
@@ -119,12 +120,14 @@ bool Enough(const std::vector<double>& seconds, const StepOptions& options) {
 
 // Runs enough steps; returns the last one's loss.
 absl::StatusOr<double> TakeSteps(Rig& rig, const StepOptions& options,
+                                 int64_t distinct,
                                  std::vector<double>* seconds) {
   using Clock = std::chrono::steady_clock;
+  const int64_t vocab = rig.recipe.model->vocab;
+  const int64_t ids = distinct > 0 ? std::min(distinct, vocab) : vocab;
   double loss = 0;
   for (int64_t step = 1; !Enough(*seconds, options); ++step) {
-    const HostBatch batch =
-        RandomBatch(rig.stage->cut(), rig.recipe.model->vocab, step);
+    const HostBatch batch = RandomBatch(rig.stage->cut(), ids, step);
     if (step == kWarmUp + 1) rig.calls.Clear();
     const Clock::time_point start = Clock::now();
     DELINK_ASSIGN_OR_RETURN(const StepResult result,
@@ -151,8 +154,9 @@ absl::Status MeasureRig(Rig& rig, const Machine& machine,
                     .calls = &rig.calls,
                     .store = &store,
                     .first = kWarmUp + 1};
-  DELINK_ASSIGN_OR_RETURN(measure->loss,
-                          TakeSteps(rig, options, &record.seconds));
+  DELINK_ASSIGN_OR_RETURN(
+      measure->loss,
+      TakeSteps(rig, options, measure->step.distinct, &record.seconds));
   measure->seconds = Summarise(record.seconds);
   const DeviceMemory memory = rig.device->memory();
   measure->device_bytes = memory.total - memory.free;

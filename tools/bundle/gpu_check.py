@@ -17,6 +17,9 @@ backend must show, stage by stage, each with a time limit.
              (offload_check.py); an 8B shape in 24 GiB; the largest model that
              trains. Without a GPU 'not run', and the prediction from assumed
              rates
+  moe        steps of mixtures of experts with even and uneven loads, and of
+             dense models with as many active parameters (moe_check.py): tokens/s
+             and TFLOP/s. Without a GPU 'not run'
   peers      the shapes alternately with PyTorch's, eager and compiled
 
 curves and start need --corpus, a folder that 'delink data build' made. peers
@@ -39,6 +42,7 @@ import subprocess
 import sys
 import time
 
+import moe_check
 import offload_check
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -289,6 +293,17 @@ class Check:
           "--precision", "bf16", "--seq", "1024", "--rounds", "1", "--delink",
           self.delink, "--python", sys.executable, "--shape", shape]).rstrip())
 
+  def moe(self):
+    cases = moe_check.cases(self.options.device)
+    for place, (name, words) in enumerate(cases):
+      try:
+        step, = self.bench(f"moe-{place}", *words)["steps"]
+      except Failure as failure:
+        if not failure.says(NO_GPU):
+          raise
+        self.said.append(f"not run: {str(failure).splitlines()[-1]}")
+        return
+      self.said.append(f"{name}: {moe_check.figures(step)}")
 
   def offload(self):
     rates = self.offload_rates()
@@ -431,7 +446,7 @@ class Check:
 
 
 STAGES = ("tests", "sanitizer", "curves", "start", "speed", "tune", "ops",
-          "offload", "peers")
+          "offload", "moe", "peers")
 
 
 def wheel_folders():

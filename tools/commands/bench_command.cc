@@ -49,6 +49,7 @@ bench::BenchOptions OptionsOf(const BenchCommand& c, int threads) {
           .precision = Given(c.precision),
           .recompute = Given(c.recompute),
           .depth = Given(c.depth),
+          .distinct = c.distinct,
           .sets = c.sets,
           .repetitions = c.steps};
 }
@@ -84,6 +85,7 @@ absl::Status CheckSuite(const BenchCommand& c) {
       {"--share", !c.share.empty()},
       {"--precision", !c.precision.empty()},
       {"--recompute", !c.recompute.empty()},
+      {"--distinct", c.distinct != 0},
       {"--set", !c.sets.empty()}};
   for (const auto& [name, given] : others) {
     if (!given) continue;

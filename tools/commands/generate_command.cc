@@ -57,14 +57,14 @@ absl::StatusOr<Opened> Open(const Generate& command, const ModelList& models,
 // Loads the weights, which are sharded over all ranks.
 absl::Status Load(World& world, Opened& opened) {
   DELINK_ASSIGN_OR_RETURN(const Mesh mesh, opened.saved->MeshFor(world.size()));
-  if (mesh.data > 1) {
+  if (mesh.pipeline * mesh.PlacesOfVisit({Axis::kExpert}) < world.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "delink generate shards the weights over all ranks, but ", world.size(),
         " were started, which does not match the layout of the checkpoint's "
-        "stage; start tensor x pipeline ranks of that stage, or change its "
-        "layout: --set stage.",
-        opened.saved->run().stage_index, ".parallel={tensor=", world.size(),
-        ",pipeline=1}"));
+        "stage; start it with mpirun -np ",
+        opened.saved->RanksOfWeights(),
+        ", or change the layout, as in --set stage.",
+        opened.saved->run().stage_index, ".parallel={tensor=2}"));
   }
   DELINK_ASSIGN_OR_RETURN(
       opened.store, opened.saved->Load(world.comm(), *opened.device, {}, mesh));

@@ -109,6 +109,12 @@ std::vector<ArgumentSyntax> StepArguments(BenchCommand& bench) {
            .help = "none, norm+activation or block (norm+activation; qwen-7b "
                    "on a GPU block)",
            .choices = {"none", "norm+activation", "block"}},
+          {.name = "--distinct",
+           .value = "N",
+           .to = &bench.distinct,
+           .help = "draw tokens from the first N ids, so that loads of experts "
+                   "are uneven (all ids)",
+           .check = WholeNumber(1)},
           SetOption(bench.sets),
           {.name = "--steps",
            .value = "N",

@@ -137,7 +137,8 @@ struct BenchCommand {
   std::string scratch;  // a folder
   // Of the steps; 0 and empty: all the default values.
   int64_t seq = 0, batch = 0, steps = 0;
-  int64_t depth = 0;  // 0: only steps of all blocks
+  int64_t depth = 0;     // 0: only steps of all blocks
+  int64_t distinct = 0;  // 0: all tokens
   std::string share, precision, recompute;
   std::vector<std::string> sets;
 };

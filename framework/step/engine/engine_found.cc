@@ -217,15 +217,14 @@ std::unique_ptr<Pending> Engine::Sum(const Pass& pass) {
     }
   }
   numbers_.push_back(lost);
-  return Chain(
-      env_.compute->AllReduce(numbers_.data(),
-                              static_cast<int64_t>(numbers_.size()),
-                              DType::kF64, op),
-      {[this]() -> std::unique_ptr<Pending> {
-        lost_ = std::abs(numbers_.back());
-        numbers_.pop_back();
-        return nullptr;
-      }});
+  return Chain(env_.compute->AllReduce(numbers_.data(),
+                                       static_cast<int64_t>(numbers_.size()),
+                                       DType::kF64, op),
+               {[this]() -> std::unique_ptr<Pending> {
+                 lost_ = std::abs(numbers_.back());
+                 numbers_.pop_back();
+                 return nullptr;
+               }});
 }
 
 }  // namespace delink

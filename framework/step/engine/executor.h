@@ -120,6 +120,8 @@ class Executor {
   // rank's `store` and `layers` (MeasureLayers).
   StepMemory MemoryOn(const ParamStore& store,
                       const std::vector<LayerPlan>& layers) const;
+  // VisitInputs::expert_room now.
+  double expert_room() const { return options_.batch.expert_room; }
   // Memory of stored slots; null if no slot is stored.
   const HostArena* stored() const { return engine_->stored(); }
   // FLOPs of forward and backward of one micro-batch over all stages, including
@@ -155,7 +157,7 @@ class Executor {
     const HostBatch* batch = nullptr;
     int64_t step = 0;
     UpdateControl control;
-  } begun_;  // the last pass
+  } begun_;                      // the last pass
   WaitedSeconds waited_before_;  // before the pass under way
   std::optional<ProfileRange> step_range_;
 };

@@ -29,8 +29,11 @@ void NamingGroup::ReduceScatter(const void* send, void* recv, int64_t count,
 }
 
 void NamingGroup::AllToAll(const void* send, void* recv, int64_t count,
-                           DType dtype) {
-  Do({.what = {axis_, Kind::kAllToAll, size_ * count * SizeOf(dtype)},
+                           DType dtype, Among among) {
+  const Kind kind = among == Among::kAll     ? Kind::kAllToAll
+                    : among == Among::kNodes ? Kind::kAllToNodes
+                                             : Kind::kAllToNode;
+  Do({.what = {axis_, kind, CountOf(among) * count * SizeOf(dtype)},
       .send = send,
       .recv = recv,
       .count = count,
@@ -48,38 +51,53 @@ void NamingGroup::AllReduce(void* buffer, int64_t count, DType dtype,
 
 class StepVisitGroups::Group final : public NamingGroup {
  public:
+  // `nodes` and `node` exchange as VisitGroup::Among; null: the ranks are on
+  // one machine.
   Group(StepVisitGroups& all, Axis axis, Device& device, Stream& stream,
-        std::unique_ptr<Communicator> comm)
-      : NamingGroup(axis, comm->rank(), comm->size()),
+        std::unique_ptr<Communicator> comm, std::unique_ptr<Communicator> nodes,
+        std::unique_ptr<Communicator> node)
+      : NamingGroup(axis, comm->rank(), comm->size(),
+                    nodes != nullptr ? nodes->size() : 1),
         all_(all),
-        comm_(std::move(comm)),
-        stream_comm_(StageThroughHost(device, stream, *comm_)) {}
+        comms_{std::move(comm), std::move(nodes), std::move(node)} {
+    for (size_t i = 0; i < std::size(comms_); ++i) {
+      if (comms_[i] == nullptr) continue;
+      streams_[i] = StageThroughHost(device, stream, *comms_[i]);
+    }
+  }
 
  private:
   std::unique_ptr<Pending> Post(const Call& call) {
+    StreamCommunicator& all = *streams_[0];
     switch (call.what.kind) {
       case Kind::kGather:
-        return stream_comm_->AllGather(call.recv, call.count, call.dtype);
+        return all.AllGather(call.recv, call.count, call.dtype);
       case Kind::kScatter:
-        return stream_comm_->ReduceScatter(call.send, call.recv, call.count,
-                                           call.dtype, ReduceOp::kSum);
-      case Kind::kAllToAll: {
-        const std::vector<int64_t> counts(static_cast<size_t>(size()),
-                                          call.count);
-        return delink::Post(*stream_comm_, {.send = call.send,
-                                            .recv = call.recv,
-                                            .send_counts = counts,
-                                            .recv_counts = counts,
-                                            .dtype = call.dtype});
-      }
+        return all.ReduceScatter(call.send, call.recv, call.count, call.dtype,
+                                 ReduceOp::kSum);
+      case Kind::kAllToAll:
+        return PostAllToAll(all, call);
+      case Kind::kAllToNodes:
+        return PostAllToAll(*streams_[1], call);
+      case Kind::kAllToNode:
+        return PostAllToAll(*streams_[2], call);
       case Kind::kSum:
-        return stream_comm_->AllReduce(call.recv, call.count, call.dtype,
-                                       ReduceOp::kSum);
+        return all.AllReduce(call.recv, call.count, call.dtype, ReduceOp::kSum);
       case Kind::kMax:
         break;
     }
-    return stream_comm_->AllReduce(call.recv, call.count, call.dtype,
-                                   ReduceOp::kMax);
+    return all.AllReduce(call.recv, call.count, call.dtype, ReduceOp::kMax);
+  }
+
+  static std::unique_ptr<Pending> PostAllToAll(StreamCommunicator& comm,
+                                               const Call& call) {
+    const std::vector<int64_t> counts(static_cast<size_t>(comm.size()),
+                                      call.count);
+    return delink::Post(comm, {.send = call.send,
+                               .recv = call.recv,
+                               .send_counts = counts,
+                               .recv_counts = counts,
+                               .dtype = call.dtype});
   }
 
   void Do(const Call& call) override {
@@ -98,8 +116,9 @@ class StepVisitGroups::Group final : public NamingGroup {
   }
 
   StepVisitGroups& all_;
-  const std::unique_ptr<Communicator> comm_;
-  const std::unique_ptr<StreamCommunicator> stream_comm_;
+  // By VisitGroup::Among.
+  const std::unique_ptr<Communicator> comms_[3];
+  std::unique_ptr<StreamCommunicator> streams_[3];
 };
 
 absl::Status StepVisitGroups::Make(Axis axis, const Mesh& mesh, Device& device,
@@ -113,8 +132,20 @@ absl::Status StepVisitGroups::Make(Axis axis, const Mesh& mesh, Device& device,
   DELINK_ASSIGN_OR_RETURN(auto split, SplitGroups(world, parts));
   for (std::unique_ptr<Communicator>& own : split) {
     if (own == nullptr) continue;
-    groups_.push_back(
-        std::make_unique<Group>(*this, axis, device, stream, std::move(own)));
+    std::unique_ptr<Communicator> nodes, node;
+    if (axis == Axis::kExpert) {
+      // By place, whatever the order of ranks.
+      const int place = mesh.PlaceOf(world.rank())[axis];
+      DELINK_ASSIGN_OR_RETURN(own, own->Split(0, place));
+    }
+    if (axis == Axis::kExpert && mesh.expert_nodes > 1) {
+      const int each = mesh.expert / mesh.expert_nodes;
+      DELINK_ASSIGN_OR_RETURN(nodes, own->Split(own->rank() % each, 0));
+      DELINK_ASSIGN_OR_RETURN(node, own->Split(own->rank() / each, 0));
+    }
+    groups_.push_back(std::make_unique<Group>(*this, axis, device, stream,
+                                              std::move(own), std::move(nodes),
+                                              std::move(node)));
     VisitGroup*& of = axis == Axis::kTensor    ? by_axis_.tensor
                       : axis == Axis::kContext ? by_axis_.context
                                                : by_axis_.expert;

@@ -24,16 +24,17 @@ namespace delink {
 // A group that names each exchange and leaves doing it to a derived class.
 class NamingGroup : public VisitGroup {
  public:
-  NamingGroup(Axis axis, int rank, int size)
-      : axis_(axis), rank_(rank), size_(size) {}
+  NamingGroup(Axis axis, int rank, int size, int nodes = 1)
+      : axis_(axis), rank_(rank), size_(size), nodes_(nodes) {}
 
   int rank() const final { return rank_; }
   int size() const final { return size_; }
+  int nodes() const final { return nodes_; }
   void AllGather(void* buffer, int64_t count, DType dtype) final;
   void ReduceScatter(const void* send, void* recv, int64_t count,
                      DType dtype) final;
-  void AllToAll(const void* send, void* recv, int64_t count,
-                DType dtype) final;
+  void AllToAll(const void* send, void* recv, int64_t count, DType dtype,
+                Among among) final;
   void AllReduce(void* buffer, int64_t count, DType dtype,
                  Reduction reduction) final;
 
@@ -50,7 +51,7 @@ class NamingGroup : public VisitGroup {
 
  private:
   const Axis axis_;
-  const int rank_, size_;
+  const int rank_, size_, nodes_;
 };
 
 // Appends to a list that the caller sets.

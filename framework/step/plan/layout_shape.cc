@@ -114,7 +114,8 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches, int32_t ahead,
                      .stages = mesh.pipeline,
                      .tensor = mesh.tensor,
                      .context = mesh.context,
-                     .expert = mesh.expert};
+                     .expert = mesh.expert,
+                     .expert_nodes = mesh.expert_nodes};
   if (mesh.pipeline > 1) shape.chunk_of_layer = layout.options().chunks;
   shape.slabs_of_layer.resize(static_cast<size_t>(layout.places()));
   const std::vector<int>& visited = layout.visited();

@@ -31,7 +31,8 @@ class Measurer {
                .groups = {.tensor = OrNone(tensor_),
                           .context = OrNone(context_),
                           .expert = OrNone(expert_),
-                          .sequence = options.sequence && tensor_.size() > 1}},
+                          .sequence = options.sequence && tensor_.size() > 1,
+                          .same_tokens = options.batch.same_tokens}},
               memory_) {}
 
   // Kernels of the meta device read nothing; ops may want pointers that are
@@ -44,6 +45,7 @@ class Measurer {
     if (context_.size() > 1) inputs_.places = numbers;
     inputs_.sequences = batch.micro_batch;
     inputs_.expert_room = batch.expert_room;
+    inputs_.expert_once = batch.expert_once;
     inputs_.deterministic = batch.deterministic;
     inputs_.remake = batch.remake;
     inputs_.step_key = static_cast<const RngKey*>(anywhere);
@@ -104,7 +106,8 @@ class Measurer {
  private:
   static NotingGroup GroupOf(Axis axis, const MeasureOptions& options) {
     return {axis, options.mesh.PlaceOf(options.rank)[axis],
-            options.mesh.along(axis)};
+            options.mesh.along(axis),
+            axis == Axis::kExpert ? options.mesh.expert_nodes : 1};
   }
   static VisitGroup* OrNone(NotingGroup& group) {
     return group.size() > 1 ? &group : nullptr;

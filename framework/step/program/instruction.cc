@@ -265,7 +265,8 @@ Mesh StageMesh(const ProgramShape& shape) {
   return {.tensor = shape.tensor,
           .context = shape.context,
           .data = shape.ranks / (shape.tensor * shape.context),
-          .expert = shape.expert};
+          .expert = shape.expert,
+          .expert_nodes = shape.expert_nodes};
 }
 
 bool VisitsTogether(const ProgramShape& shape) {

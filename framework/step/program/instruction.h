@@ -175,6 +175,7 @@ struct ProgramShape {
   // tokens (context) cut, or with experts (Mesh::expert). Ranks of a stage are
   // counted as by Mesh::InStage.
   int32_t tensor = 1, context = 1, expert = 1;
+  int32_t expert_nodes = 1;  // Mesh::expert_nodes
   // By slab; empty: none is cut.
   std::vector<AxisCut> slab_cuts;
   // By layer; empty: visits exchange nothing.

@@ -16,6 +16,12 @@ std::string ToString(const VisitExchange& exchange) {
     case VisitExchange::Kind::kAllToAll:
       kind = "all-to-all";
       break;
+    case VisitExchange::Kind::kAllToNodes:
+      kind = "all-to-all of nodes";
+      break;
+    case VisitExchange::Kind::kAllToNode:
+      kind = "all-to-all within a node";
+      break;
     case VisitExchange::Kind::kSum:
       kind = "sum";
       break;

@@ -18,7 +18,15 @@ inline constexpr Axis kVisitAxes[] = {Axis::kTensor, Axis::kContext,
                                       Axis::kExpert};
 
 struct VisitExchange {
-  enum class Kind : uint8_t { kGather, kScatter, kAllToAll, kSum, kMax };
+  enum class Kind : uint8_t {
+    kGather,
+    kScatter,
+    kAllToAll,
+    kAllToNodes,  // VisitGroup::Among
+    kAllToNode,
+    kSum,
+    kMax
+  };
   Axis axis = Axis::kTensor;  // one of kVisitAxes
   Kind kind = Kind::kGather;
   int64_t bytes = 0;  // of a rank's buffer: of all ranks' parts, where it has

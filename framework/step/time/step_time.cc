@@ -14,10 +14,25 @@ const Link& StepLinks::Of(const Instruction& at) const {
   return IsVisit(at) || at.op == Op::kUpdate ? visits : network;
 }
 
+namespace {
+
+int RanksOf(const Mesh& mesh, const VisitExchange& exchange) {
+  switch (exchange.kind) {
+    case VisitExchange::Kind::kAllToNodes:
+      return mesh.expert_nodes;
+    case VisitExchange::Kind::kAllToNode:
+      return mesh.expert / mesh.expert_nodes;
+    default:
+      return mesh.along(exchange.axis);
+  }
+}
+
+}  // namespace
+
 Sent SentWithin(const Program& program, const Instruction& at) {
   Sent sent;
   for (const VisitExchange& exchange : ExchangesIn(program, at)) {
-    const int ranks = StageMesh(program.shape).along(exchange.axis);
+    const int ranks = RanksOf(StageMesh(program.shape), exchange);
     const bool in_parts = exchange.kind != VisitExchange::Kind::kSum &&
                           exchange.kind != VisitExchange::Kind::kMax;
     ++sent.operations;

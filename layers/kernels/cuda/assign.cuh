@@ -238,29 +238,43 @@ __global__ void __launch_bounds__(kAssignThreads)
   s.pairs[row] = static_cast<int32_t>(pair);
 }
 
-// A block has a rank.
+// A block has a rank, whose slots are taken by pairs or, with `once`, by
+// tokens.
 __global__ void __launch_bounds__(kAssignThreads)
     AssignSlotsKernel(AssignSlotsArgs s) {
   const int64_t rank = blockIdx.x, first = rank * s.cap;
+  const int64_t each = s.once ? s.k : 1, takers = s.N * s.k / each;
+  const auto expert_of = [&](int64_t pair) -> int32_t {
+    const int64_t id = s.ids[pair];
+    return id >= 0 && id / s.each == rank ? static_cast<int32_t>(id % s.each)
+                                          : -1;
+  };
   int64_t taken = 0;
-  for (int64_t begin = 0; begin < s.N * s.k; begin += kAssignThreads) {
-    const int64_t pair = begin + threadIdx.x;
-    const int64_t id = pair < s.N * s.k ? s.ids[pair] : -1;
-    const bool here = id >= 0 && id / s.each == rank;
+  for (int64_t begin = 0; begin < takers; begin += kAssignThreads) {
+    const int64_t i = begin + threadIdx.x;
+    bool here = false;
+    for (int64_t j = 0; i < takers && j < each; ++j) {
+      here = here || expert_of(i * each + j) >= 0;
+    }
     const Before before = CountBefore(here);
     const int64_t at = taken + before.mine;
-    if (here && at < s.cap) {
-      s.slots[pair] = static_cast<int32_t>(first + at);
+    const bool takes = here && at < s.cap;
+    const int64_t pair = s.once ? i * s.ranks + rank : i;
+    // A pair of no rank is the first block's to write.
+    const bool writes =
+        here || (i < takers && (s.once || (rank == 0 && s.ids[i] < 0)));
+    if (writes) s.slots[pair] = takes ? static_cast<int32_t>(first + at) : -1;
+    if (takes) {
       s.pairs[first + at] = static_cast<int32_t>(pair);
-      s.to_ids[first + at] = static_cast<int32_t>(id % s.each);
-    } else if (here || (rank == 0 && pair < s.N * s.k && id < 0)) {
-      s.slots[pair] = -1;
+      for (int64_t j = 0; j < each; ++j) {
+        s.to_ids[(first + at) * each + j] = expert_of(i * each + j);
+      }
     }
     taken += before.all;
   }
   for (int64_t at = taken + threadIdx.x; at < s.cap; at += kAssignThreads) {
     s.pairs[first + at] = -1;
-    s.to_ids[first + at] = -1;
+    for (int64_t j = 0; j < each; ++j) s.to_ids[(first + at) * each + j] = -1;
   }
 }
 
@@ -269,8 +283,11 @@ __global__ void __launch_bounds__(kAssignThreads)
     CountLostKernel(AssignSlotsArgs s) {
   __shared__ int partial[kWarp];
   int lost = 0;
-  for (int64_t pair = threadIdx.x; pair < s.N * s.k; pair += kAssignThreads) {
-    lost += s.ids[pair] >= 0 && s.slots[pair] < 0 ? 1 : 0;
+  for (int64_t i = threadIdx.x; i < s.N * s.k; i += kAssignThreads) {
+    const int64_t id = s.ids[i];
+    if (id < 0) continue;
+    const int64_t pair = s.once ? i / s.k * s.ranks + id / s.each : i;
+    lost += s.slots[pair] < 0 ? 1 : 0;
   }
   lost = BlockSum(lost, partial);
   if (threadIdx.x == 0) *s.lost += lost;

@@ -336,23 +336,27 @@ void AssignRows(Stream&, const AssignRowsArgs& s) {
 
 template <typename T>
 void AssignSlots(Stream&, const AssignSlotsArgs& s) {
-  const int64_t slots = s.ranks * s.cap;
+  const int64_t slots = s.ranks * s.cap, of_slot = s.once ? s.k : 1;
+  std::fill_n(s.slots, s.N * (s.once ? s.ranks : s.k), -1);
   std::fill_n(s.pairs, slots, -1);
-  std::fill_n(s.to_ids, slots, -1);
+  std::fill_n(s.to_ids, slots * of_slot, -1);
   std::vector<int64_t> taken(static_cast<size_t>(s.ranks));
-  for (int64_t pair = 0; pair < s.N * s.k; ++pair) {
-    s.slots[pair] = -1;
-    if (s.ids[pair] < 0) continue;
-    const int64_t rank = s.ids[pair] / s.each;
-    const int64_t at = taken[static_cast<size_t>(rank)]++;
-    if (at >= s.cap) {
-      if (s.lost != nullptr) ++*s.lost;
-      continue;
+  for (int64_t i = 0; i < s.N * s.k; ++i) {
+    if (s.ids[i] < 0) continue;
+    const int64_t rank = s.ids[i] / s.each;
+    const int64_t pair = s.once ? i / s.k * s.ranks + rank : i;
+    int32_t& slot = s.slots[pair];
+    if (slot < 0) {
+      int64_t& at = taken[static_cast<size_t>(rank)];
+      if (at == s.cap) {
+        if (s.lost != nullptr) ++*s.lost;
+        continue;
+      }
+      slot = static_cast<int32_t>(rank * s.cap + at++);
+      s.pairs[slot] = static_cast<int32_t>(pair);
     }
-    const int64_t slot = rank * s.cap + at;
-    s.slots[pair] = static_cast<int32_t>(slot);
-    s.pairs[slot] = static_cast<int32_t>(pair);
-    s.to_ids[slot] = static_cast<int32_t>(s.ids[pair] % s.each);
+    s.to_ids[slot * of_slot + i % of_slot] =
+        static_cast<int32_t>(s.ids[i] % s.each);
   }
 }
 

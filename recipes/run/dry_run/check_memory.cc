@@ -126,11 +126,13 @@ struct HostUse {
 absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
                        HostUse* host) {
   PlaneBytes before;
+  RunEnv planned = env;
+  planned.more_room = 2;
   for (size_t i = first; i < env.recipe->stages.size(); ++i) {
     const Room room(env, i, ranks);
     DELINK_RETURN_IF_ERROR(room.CheckDevice());
     DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> imagined,
-                            ImaginedStage::Create(env, i, env.world->rank()));
+                            ImaginedStage::Create(planned, i, env.world->rank()));
     const StageRun& stage = imagined->stage();
     const MemoryAccount account = stage.account();
     host->steps[i] = account.host;

@@ -83,6 +83,7 @@ absl::StatusOr<Tried> Try(const RunEnv& env, size_t index,
                           const std::vector<PlaneBytes>& before,
                           const AutoPlace& place) {
   RunEnv tried = env;
+  tried.more_room = 2;
   tried.homes.resize(env.recipe->stages.size());
   tried.homes[index] = place;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> first,

@@ -128,6 +128,27 @@ absl::Status CheckNodes(const Recipe& recipe, const std::vector<int>& nodes,
   return absl::OkStatus();
 }
 
+int ExpertNodes(const Mesh& mesh, const std::vector<int>& nodes) {
+  if (nodes.empty() || mesh.expert == 1) return 1;
+  int count = 0;
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    if (mesh.PlaceOf(rank)[Axis::kExpert] != 0) continue;
+    std::vector<int> of_place(static_cast<size_t>(mesh.expert));
+    for (const int other : mesh.Group(rank, Axes{Axis::kExpert})) {
+      At(of_place, mesh.PlaceOf(other)[Axis::kExpert]) = At(nodes, other);
+    }
+    const auto found = static_cast<int>(
+        std::set<int>(of_place.begin(), of_place.end()).size());
+    if (mesh.expert % found != 0 || (count > 0 && found != count)) return 1;
+    count = found;
+    for (int place = 0; place < mesh.expert; ++place) {
+      const int first = place / (mesh.expert / count) * (mesh.expert / count);
+      if (At(of_place, place) != At(of_place, first)) return 1;
+    }
+  }
+  return count;
+}
+
 std::string RanksText(const Mesh& mesh, const std::vector<int>& nodes) {
   DELINK_CHECK_EQ(static_cast<int>(nodes.size()), mesh.ranks());
   if (mesh.ranks() == 1) return "1";
@@ -143,6 +164,7 @@ std::string RanksText(const Mesh& mesh, const std::vector<int>& nodes) {
   if (mesh.along(Axis::kData) < mesh.ranks()) {
     absl::StrAppend(&text, ", neighbours along ", fastest);
   }
+  if (mesh.expert > 1) absl::StrAppend(&text, ", expert ", mesh.expert);
   if (std::ranges::adjacent_find(nodes, std::not_equal_to()) == nodes.end()) {
     return text;
   }

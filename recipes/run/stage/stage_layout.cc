@@ -81,8 +81,11 @@ AutoPlace FoundOf(const RunEnv& env, size_t stage) {
 
 Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
   const ParallelConfig& parallel = env.recipe->stages[stage].parallel;
-  const Mesh mesh = MeshOf(parallel);
+  Mesh mesh = MeshOf(parallel);
   DELINK_CHECK_EQ(env.world->size(), mesh.ranks()) << "CheckWorld comes first";
+  if (parallel.dispatch == ExpertDispatch::kDeduplicated) {
+    mesh.expert_nodes = ExpertNodes(mesh, env.nodes);
+  }
   Layout layout =
       Layout::Create(*env.registry, env.model->blocks(), sharing,
                      {.mesh = mesh,

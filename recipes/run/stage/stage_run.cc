@@ -1,5 +1,6 @@
 #include "recipes/run/stage/stage_run.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -24,6 +25,8 @@ bool SameVisits(const Recipe& recipe, size_t a, size_t b) {
   return recipe.Batch(a) == recipe.Batch(b) &&
          recipe.MicroBatch(a) == recipe.MicroBatch(b) &&
          recipe.ExpertRoom(a) == recipe.ExpertRoom(b) &&
+         recipe.stages[a].parallel.dispatch ==
+             recipe.stages[b].parallel.dispatch &&
          recipe.RecomputeOf(a) == recipe.RecomputeOf(b);
 }
 
@@ -43,7 +46,9 @@ BatchShape BatchShapeOf(const Recipe& recipe, size_t stage) {
           .masked = recipe.data.masked(),
           .deterministic = recipe.run.deterministic,
           .remake = recipe.RecomputeOf(stage) != Recompute::kNone,
-          .expert_room = recipe.ExpertRoom(stage)};
+          .expert_room = recipe.ExpertRoom(stage),
+          .expert_once = recipe.stages[stage].parallel.dispatch ==
+                         ExpertDispatch::kDeduplicated};
 }
 
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {
@@ -86,10 +91,11 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::CreateLaidOut(
 absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
     const RunEnv& env, std::unique_ptr<StageRun> from, size_t index) {
   DELINK_RETURN_IF_ERROR(from->executor_->Drain());
+  std::unique_ptr<StageRun> run(new StageRun(env, index));
+  run->room_ = from->executor_->expert_room();
   from->executor_.reset();
   env.device->Trim();
   LimitDevice(env, index);
-  std::unique_ptr<StageRun> run(new StageRun(env, index));
   DELINK_ASSIGN_OR_RETURN(const SharingMap map, SharingOf(env, index));
   DELINK_RETURN_IF_ERROR(run->MakeStore(map));
   DELINK_RETURN_IF_ERROR(Delink(*from->store_, *run->store_, run->stage().state,
@@ -153,6 +159,7 @@ absl::Status StageRun::TakeLayout(size_t index) {
     return absl::OkStatus();
   }
   DELINK_RETURN_IF_ERROR(executor_->Drain());
+  room_ = executor_->expert_room();
   executor_.reset();
   env_.device->Trim();
   LimitDevice(env_, index);
@@ -179,8 +186,12 @@ absl::Status StageRun::MakeExecutor(size_t layout) {
           .micro_batch = recipe.MicroBatch(layout),
           .seq = recipe.data.seq,
           .masked = recipe.data.masked()};
+  BatchShape batch = BatchShapeOf(recipe, layout);
+  if (batch.expert_room > 0) {
+    batch.expert_room = std::max(batch.expert_room, room_) * env_.more_room;
+  }
   const Executor::Options options{
-      .batch = BatchShapeOf(recipe, layout),
+      .batch = batch,
       .micro_batches = static_cast<int32_t>(cut_.micro_batches),
       .planner = PlannerOf(env_, mesh_of_, layout, store_->layout()),
       .recompute =

@@ -37,6 +37,9 @@ struct RunEnv {
   // By stage, what `auto` placed (dry_run/find_homes.h). For stages beyond the
   // end, all planes are on the device.
   std::vector<AutoPlace> homes = {};
+  // Plans for budgets take more room for choices of experts than a run begins
+  // with (VisitInputs::expert_room): so many times.
+  double more_room = 1;
   bool lane_threads = false;
   StepWatch* watch = nullptr;  // optional
   Trace* trace = nullptr;      // optional
@@ -103,6 +106,7 @@ class StageRun {
   RunEnv env_;
   size_t index_;
   size_t mesh_of_;  // the stage whose mesh it has
+  double room_ = 0;  // that executors before this one took for experts
   BatchCut cut_;
   std::unique_ptr<ParamStore> store_;
   std::unique_ptr<Executor> executor_;

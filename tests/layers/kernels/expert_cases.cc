@@ -192,15 +192,16 @@ Case TokensOfRanksCase(int64_t B, int64_t T, int64_t k, bool masked) {
       });
 }
 
-// Pairs that go to ranks of `each` experts, and what a rank makes of them. With
-// one_hot they are all for one rank's experts.
+// Pairs that go to ranks of `each` experts, or tokens `once`, and what a rank
+// makes of them. With one_hot they are all for one rank's experts.
 Case SlotsCase(int64_t N, int64_t k, int64_t ranks, int64_t each, int64_t cap,
-               bool one_hot, bool loses) {
+               bool one_hot, bool loses, bool once) {
   return MakeCase(
-      absl::StrFormat("slots N%d k%d ranks%d each%d cap%d one_hot%d", N, k,
-                      ranks, each, cap, one_hot),
+      absl::StrFormat("slots N%d k%d ranks%d each%d cap%d one_hot%d once%d", N,
+                      k, ranks, each, cap, one_hot, once),
       [=]<typename T>(const Kernels& kernels, Stream& stream) -> Outputs {
         constexpr int64_t kWidth = 11;
+        const int64_t width = once ? ranks : k, of_slot = once ? k : 1;
         const int64_t all = ranks * cap, first = ranks / 2 * each;
         std::vector<int32_t> chosen =
             Integers("ids", N * k,
@@ -210,7 +211,8 @@ Case SlotsCase(int64_t N, int64_t k, int64_t ranks, int64_t each, int64_t cap,
               id == 0 ? -1 : id - 1 + static_cast<int32_t>(one_hot ? first : 0);
         }
         const Guarded<int32_t> ids(chosen);
-        Guarded<int32_t> slots(N * k), pairs(all), to_ids(all), again(all);
+        Guarded<int32_t> slots(N * width), pairs(all), to_ids(all * of_slot),
+            again(all * of_slot);
         Guarded<double> lost(1);
         lost[0] = 2;
         AssignSlotsArgs args = {.N = N,
@@ -218,6 +220,7 @@ Case SlotsCase(int64_t N, int64_t k, int64_t ranks, int64_t each, int64_t cap,
                                 .ranks = ranks,
                                 .each = each,
                                 .cap = cap,
+                                .once = once,
                                 .ids = ids.data(),
                                 .slots = slots.data(),
                                 .pairs = pairs.data(),
@@ -231,7 +234,7 @@ Case SlotsCase(int64_t N, int64_t k, int64_t ranks, int64_t each, int64_t cap,
         const auto x = Input<T>("x", N * kWidth);
         Guarded<T> sent(all * kWidth);
         kernels.gather_rows(stream, {.E = each,
-                                     .k = k,
+                                     .k = width,
                                      .cap = all,
                                      .D = kWidth,
                                      .offsets = nullptr,
@@ -530,12 +533,14 @@ std::vector<Case> ExpertCases() {
   for (const Rows& p : ManyPairs()) cases.push_back(RowsCase(p));
   cases.push_back(TilesCase(48, 136));
   cases.push_back(TilesCase(35, 21));
-  cases.push_back(SlotsCase(1, 1, 1, 1, 1, false, false));
-  cases.push_back(SlotsCase(200, 1, 2, 3, 120, false, false));
-  cases.push_back(SlotsCase(100, 3, 4, 5, 200, false, false));
-  cases.push_back(SlotsCase(100, 3, 4, 5, 40, false, true));
-  cases.push_back(SlotsCase(300, 2, 3, 2, 300, true, true));
-  cases.push_back(SlotsCase(300, 2, 3, 2, 600, true, false));
+  for (const bool once : {false, true}) {
+    cases.push_back(SlotsCase(1, 1, 1, 1, 1, false, false, once));
+    cases.push_back(SlotsCase(200, 1, 2, 3, 120, false, false, once));
+    cases.push_back(SlotsCase(100, 3, 4, 5, 200, false, false, once));
+    cases.push_back(SlotsCase(100, 3, 4, 5, 40, false, true, once));
+    cases.push_back(SlotsCase(300, 2, 3, 2, 200, true, true, once));
+    cases.push_back(SlotsCase(300, 2, 3, 2, 600, true, false, once));
+  }
   cases.push_back(TokensOfRanksCase(3, 5, 2, true));
   cases.push_back(TokensOfRanksCase(1, 1, 1, false));
   cases.push_back(TokensOfRanksCase(2, 300, 1, false));

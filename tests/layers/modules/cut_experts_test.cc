@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layers/modules/moe.h"
@@ -39,7 +40,8 @@ Moe::Config ConfigOf(const ops::RouteConfig& route, int64_t experts = 8) {
 
 std::vector<Moe::Config> Configs() {
   std::vector<Moe::Config> configs = {
-      ConfigOf({.top_k = 1}), ConfigOf({.top_k = 2, .form = {.normalise = true}}),
+      ConfigOf({.top_k = 1}),
+      ConfigOf({.top_k = 2, .form = {.normalise = true}}),
       ConfigOf({.top_k = 8}),  // all of them
       ConfigOf({.top_k = 3,
                 .form = {.sigmoid = true,
@@ -58,6 +60,10 @@ std::vector<Moe::Config> Configs() {
   configs[1].activation = ExpertActivation::kGeluTanh;
   configs[3].shared_hidden = 8;
   configs[3].bias_rate = 0.1;
+  // All tokens choose the first expert, and other ranks have none.
+  configs.push_back(configs[1]);
+  configs.back().stddev = 0;
+  configs.back().route.top_k = 1;
   return configs;
 }
 
@@ -67,12 +73,23 @@ struct Ranks {
 constexpr Ranks kRanks[] = {{2, 1, 2}, {4, 1, 4}, {4, 1, 2},
                             {1, 2, 2}, {2, 2, 4}, {2, 2, 2}};
 
-CutOptions OptionsOf(const Ranks& ranks, double room) {
+// How tokens reach experts.
+struct Way {
+  double room = 0;
+  bool once = false, one_a_node = false;
+};
+constexpr Way kWays[] = {{}, {kMuch}, {kMuch, true}, {kMuch, true, true}};
+
+CutOptions OptionsOf(const Ranks& ranks, const Way& way) {
   return {.ranks = ranks.tensor,
           .sequence = ranks.tensor > 1,
           .context = ranks.context,
           .expert = ranks.expert,
-          .expert_room = room,
+          .expert_room = way.room,
+          .expert_once = way.once,
+          .nodes = !way.once        ? 1
+                   : way.one_a_node ? ranks.expert
+                                    : 2,
           .memory = MemoryMode::kPlanned};
 }
 
@@ -82,13 +99,14 @@ TEST(CutExperts, AreThoseOfOneRank) {
     const CutCase c = CaseOf(config);
     const CutResult whole = RunCut(c, {.times = 2});
     for (const Ranks& ranks : kRanks) {
-      for (const double room : {0.0, kMuch}) {
+      for (const Way& way : kWays) {
         SCOPED_TRACE(::testing::Message()
                      << config.route.top_k << " of " << config.experts
                      << ", capacity " << config.route.capacity << ", tensor "
                      << ranks.tensor << ", context " << ranks.context
-                     << ", expert " << ranks.expert << ", room " << room);
-        CutOptions options = OptionsOf(ranks, room);
+                     << ", expert " << ranks.expert << ", room " << way.room
+                     << (way.once ? ", once" : ""));
+        CutOptions options = OptionsOf(ranks, way);
         options.halves = ++i % 2 == 0;
         options.remake = i % 3 != 0;
         options.times = 2;
@@ -96,6 +114,29 @@ TEST(CutExperts, AreThoseOfOneRank) {
         EXPECT_EQ(cut.loss.lost, 0);
         ExpectSame(cut, whole, kSums * 0x1p-53);
       }
+    }
+  }
+}
+
+// Ranks that all have the same tokens only add up what their experts make.
+TEST(CutExperts, OfTokensThatAllRanksHave) {
+  int i = 0;
+  for (const Moe::Config& config : Configs()) {
+    const CutCase c = CaseOf(config);
+    const CutResult whole = RunCut(c, {.times = 2});
+    for (const auto& [ranks, expert] : {std::pair(2, 2), {4, 4}, {4, 2}}) {
+      SCOPED_TRACE(::testing::Message()
+                   << config.route.top_k << " of " << config.experts << ", "
+                   << expert << " of " << ranks << " ranks");
+      ++i;
+      ExpectSame(RunCut(c, {.ranks = ranks,
+                            .expert = expert,
+                            .same_tokens = true,
+                            .memory = MemoryMode::kPlanned,
+                            .halves = i % 2 == 0,
+                            .remake = i % 3 != 0,
+                            .times = 2}),
+                 whole, kSums * 0x1p-53);
     }
   }
 }
@@ -109,19 +150,24 @@ TEST(CutExperts, HaveTheBitsOfOneRank) {
           CaseOf(ConfigOf({.top_k = top_k, .form = {.normalise = true}}));
       const CutResult whole = RunCut(c, {.dtype = dtype});
       for (const Ranks& ranks : kRanks) {
-        for (const double room : {0.0, kMuch}) {
-          if (room == 0 && top_k > 2) continue;
+        for (const Way& way : kWays) {
+          if ((way.room == 0 || way.once) && top_k > 2) continue;
           SCOPED_TRACE(::testing::Message()
                        << top_k << " chosen, tensor " << ranks.tensor
                        << ", context " << ranks.context << ", expert "
-                       << ranks.expert << ", room " << room);
-          CutOptions options = OptionsOf(ranks, room);
+                       << ranks.expert << ", room " << way.room
+                       << (way.once ? ", once" : ""));
+          CutOptions options = OptionsOf(ranks, way);
           options.dtype = dtype;
           const CutResult cut = RunCut(c, options);
           EXPECT_EQ(cut.y, whole.y);
           EXPECT_EQ(cut.dx, whole.dx);
         }
       }
+      if (top_k > 2) continue;
+      const CutResult cut = RunCut(
+          c, {.ranks = 4, .expert = 4, .same_tokens = true, .dtype = dtype});
+      EXPECT_EQ(cut.y, whole.y);
     }
   }
 }
@@ -131,7 +177,7 @@ TEST(CutExperts, HaveTheBitsOfOneRank) {
 TEST(CutExperts, CountWhatIsLost) {
   const CutCase c = CaseOf(ConfigOf({.top_k = 2}));
   for (const bool training : {true, false}) {
-    CutOptions options = OptionsOf({4, 1, 4}, kLittle);
+    CutOptions options = OptionsOf({4, 1, 4}, {kLittle});
     options.training = training;
     // 8 tokens of a rank have 16 choices, one for each of 4 ranks.
     const CutResult cut = RunCut(c, options);

@@ -84,10 +84,13 @@ RigOptions OfMoe(const MoeConfig& c, RigOptions options) {
 
 RigOptions OfKind(const std::string& kind, RigOptions options) {
   if (kind == "gpt") return options;
-  if (kind == "moe") {
+  if (kind.starts_with("moe")) {
     MoeConfig c;
     c.block = MoeConfig::Block::kGpt;
-    c.experts = 6;
+    c.experts = 8;
+    c.top_k = 2;
+    if (kind == "moe capacity") c.capacity = 0.75;
+    if (kind == "moe prototypes") c.prototypes = c.top_k = 4;
     c.expert_ffn = 20;
     c.shared_experts = 1;
     c.aux_loss = 0.1;
@@ -126,7 +129,10 @@ Mesh StepRig::MeshOf() const {
   return {.tensor = options_.tensor,
           .context = options_.context,
           .data = comm_.size() / others,
-          .pipeline = options_.pipeline};
+          .pipeline = options_.pipeline,
+          .expert = options_.expert,
+          .expert_nodes = options_.expert_nodes,
+          .order = options_.rank_order};
 }
 
 // As many layers a chunk as even as can be.
@@ -172,7 +178,9 @@ absl::StatusOr<std::unique_ptr<Executor>> StepRig::NewExecutor(
       {.batch = {.micro_batch = options_.micro_batch,
                  .seq = kSeq,
                  .masked = options_.masked,
-                 .remake = options_.remake},
+                 .remake = options_.remake,
+                 .expert_room = options_.expert_room,
+                 .expert_once = options_.expert_nodes > 1},
        .micro_batches = static_cast<int32_t>(local / options_.micro_batch),
        .planner = planner,
        .recompute = recompute,

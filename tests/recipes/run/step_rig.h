@@ -2,6 +2,7 @@
 // steps.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -46,6 +47,10 @@ struct RigOptions {
   int tensor = 1;
   int context = 1;
   bool sequence = false;
+  // Neighbours among all of these that have experts, and BatchShape's.
+  int expert = 1, expert_nodes = 1;
+  double expert_room = 0;
+  std::array<Axis, kMeshAxes> rank_order = Mesh().order;
   // Stages of a pipeline, and how many chunks each has: 1F1B, where `halves`
   // says so zero-bubble, or interleaved. `order` then says nothing.
   int pipeline = 1;
@@ -85,8 +90,9 @@ struct StepNumbers {
 inline constexpr StepNumbers kNumbers[] = {
     {DType::kF32, false}, {DType::kBF16, false}, {DType::kBF16, true}};
 
-// The options with a model of that kind, or of "moe": a gpt with experts. A
-// llama has everything that it may have.
+// The options with a model of that kind, or of "moe": a gpt with 8 experts, two
+// for each token, also as "moe capacity", which drops choices, and "moe
+// prototypes", four for each token. A llama has everything that it may have.
 RigOptions OfKind(const std::string& kind, RigOptions options);
 // With this model, whose sizes are those of the options.
 RigOptions OfMoe(const MoeConfig& c, RigOptions options);

@@ -29,6 +29,9 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
+// As VisitInputs::expert_room, less than there are choices.
+constexpr double kLittleRoom = 0.3;
+
 std::vector<TensorCase> Table() {
   return {
       {.tensor = 2},
@@ -124,6 +127,32 @@ TensorCase DrawCase(Dice& dice) {
   return of;
 }
 
+// Experts over ranks, which other ranks along every axis may be among.
+TensorCase DrawExperts(Dice& dice) {
+  TensorCase of = DrawCase(dice);
+  do {
+    of.tensor = 1 << dice.Below(3);
+    of.context = dice.Between(1, 2);
+    of.data = 1 << dice.Below(3);
+    of.pipeline = dice.Below(3) == 0 ? 2 : 1;
+    of.expert = 1 << dice.Below(4);
+  } while (of.expert == 1 || of.ranks() > 8 ||
+           of.tensor * of.context * of.data % of.expert != 0);
+  const char* const kinds[] = {"moe", "moe capacity", "moe prototypes"};
+  of.kind = kinds[dice.Below(3)];
+  of.sequence = of.tensor > 1;
+  of.options.turns = 1;
+  of.options.halves = of.pipeline > 1 && dice.Maybe();
+  const double rooms[] = {0, 0, 4, kLittleRoom};
+  of.expert_room = rooms[dice.Below(4)];
+  if (of.expert_room > 0 && dice.Maybe()) {
+    of.expert_nodes = dice.Maybe() ? of.expert : 2;
+  }
+  std::array<Axis, kMeshAxes>& order = of.options.rank_order;
+  if (dice.Maybe()) std::swap(order[0], order[dice.Below(4)]);
+  return of;
+}
+
 class TensorStepTest : public ::testing::TestWithParam<TensorCase> {};
 INSTANTIATE_TEST_SUITE_P(Rows, TensorStepTest, ::testing::ValuesIn(Table()));
 
@@ -148,25 +177,139 @@ TEST(TensorStep, DrawnOnesAreThoseOfOneRank) {
   }
 }
 
+// DELINK_EXPERT_STEPS=600 for more.
+TEST(TensorStep, DrawnExpertsAreThoseOfOneRank) {
+  const char* const text = std::getenv("DELINK_EXPERT_STEPS");
+  const int rows = text != nullptr ? std::atoi(text) : 40;
+  Dice dice(29);
+  std::set<int> seen;
+  for (int n = 0; n < rows && !::testing::Test::HasFailure(); ++n) {
+    const TensorCase of = DrawExperts(dice);
+    seen.insert(of.expert);
+    const OneRank expected = RunAlone(of);
+    OnRanks(of, [&](Communicator& world) {
+      ExpectStepsOfOneRank(world, of, expected);
+    });
+  }
+  EXPECT_EQ(seen, (std::set<int>{2, 4, 8}));
+}
+
+// All that passes find.
+struct Found {
+  std::vector<double> numbers;
+  std::vector<std::vector<double>> values;
+  double room = 0;
+};
+
+Found FoundBy(Communicator& world, const TensorCase& of) {
+  Found found;
+  const std::unique_ptr<StepRig> rig = TogetherOf(world, of);
+  Executor& executor = rig->executor();
+  const auto take = [&found](const StepResult& result) {
+    found.numbers.insert(found.numbers.end(), {result.loss, result.grad_norm});
+  };
+  take(*executor.Gradients(rig->Batch(0), 1));
+  const std::vector<SlabAgreement> probed = *executor.Probe(rig->Batch(7), 1);
+  for (const SlabAgreement& slab : probed) {
+    found.numbers.insert(found.numbers.end(),
+                         {slab.of.together, slab.of.apart});
+  }
+  for (int64_t step = 1; step <= kTensorSteps; ++step) {
+    const HostBatch batch = rig->Batch(step);
+    take(*executor.TrainStep(batch, step, kTensorRate));
+    found.numbers.push_back(executor.Evaluate(batch)->loss_sum);
+  }
+  for (const std::string& tensor : rig->TensorsHere()) {
+    for (const StepRig::Run& run : rig->Runs(tensor, Plane::kWeight)) {
+      found.values.push_back(run.values);
+    }
+  }
+  found.room = executor.expert_room();
+  return found;
+}
+
+// Where choices find no room on some rank, all ranks take more and run the pass
+// again: it finds the bits of one that had room, and no step is skipped.
+TEST(TensorStep, APassThatLacksRoomIsRunAgain) {
+  for (const int pipeline : {1, 2}) {
+    for (const bool threads : {false, true}) {
+      TensorCase of{.data = 4,
+                    .pipeline = pipeline,
+                    .expert = 4,
+                    .kind = "moe",
+                    .share = "all",
+                    .expert_room = 4};
+      of.options.probes = true;
+      of.options.zero = 1;
+      of.options.lane_threads = threads;
+      TensorCase little = of;
+      little.expert_room = kLittleRoom;
+      OnRanks(of, [&](Communicator& world) {
+        const Found expected = FoundBy(world, of);
+        const Found found = FoundBy(world, little);
+        EXPECT_EQ(found.numbers, expected.numbers);
+        EXPECT_EQ(found.values, expected.values);
+        EXPECT_EQ(expected.room, 4);
+        EXPECT_GT(found.room, kLittleRoom);
+      });
+    }
+  }
+}
+
+// Of an expert that is on a rank of its own all is the same bits but its
+// gradient, which is then one sum and not one of each rank.
+TEST(TensorStep, ExpertRanksChangeNoOtherBits) {
+  TensorCase whole{.tensor = 2, .data = 2, .kind = "moe"};
+  for (const double room : {0.0, 4.0}) {
+    TensorCase cut = whole;
+    cut.expert = 4;
+    cut.expert_room = room;
+    OnRanks(cut, [&](Communicator& world) {
+      const auto rig = TogetherOf(world, cut), all = TogetherOf(world, whole);
+      const auto of = rig->executor().Gradients(rig->Batch(0), 1),
+                 other = all->executor().Gradients(all->Batch(0), 1);
+      EXPECT_EQ(of->loss, other->loss);
+      for (const std::string& tensor : rig->TensorsHere()) {
+        if (tensor.find("/experts/") != std::string::npos) continue;
+        const auto found = rig->Runs(tensor, Plane::kGradient),
+                   expected = all->Runs(tensor, Plane::kGradient);
+        ASSERT_EQ(found.size(), expected.size());
+        for (size_t i = 0; i < found.size(); ++i) {
+          EXPECT_EQ(found[i].values, expected[i].values) << tensor;
+        }
+      }
+    });
+  }
+}
+
+// What rank 0 is told when the other one fails before its first step.
+void ExpectTold(const TensorCase& of, const char* what) {
+  std::string told;
+  const absl::Status status = RunRanks(2, [&](Communicator& world) {
+    const std::unique_ptr<StepRig> rig = TogetherOf(world, of);
+    if (world.rank() == 1) return absl::DataLossError("no more batches");
+    const auto step = rig->executor().TrainStep(rig->Batch(1), 1, kTensorRate);
+    told = std::string(step.status().message());
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(told, ::testing::ContainsRegex(what));
+  EXPECT_THAT(told, AnyOf(HasSubstr("rank 1: no more batches"),
+                          HasSubstr("rank 1 left")));
+}
+
 // Whoever waits in the middle of a visit is told in which, and for what.
 TEST(TensorStep, ARankThatFailsIsNamedWhereItIsWaitedFor) {
+  const TensorCase experts{.data = 2, .expert = 2, .kind = "moe"};
   for (const bool threads : {false, true}) {
     TensorCase of{.tensor = 2};
     of.options.lane_threads = threads;
-    std::string told;
-    const absl::Status status = RunRanks(2, [&](Communicator& world) {
-      const std::unique_ptr<StepRig> rig = TogetherOf(world, of);
-      if (world.rank() == 1) return absl::DataLossError("no more batches");
-      const auto step =
-          rig->executor().TrainStep(rig->Batch(1), 1, kTensorRate);
-      told = std::string(step.status().message());
-      return absl::OkStatus();
-    });
-    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(told, ::testing::ContainsRegex(
-                          "^F\\(0,a\\): (reduce-scatter|sum) over tensor: "));
-    EXPECT_THAT(told, AnyOf(HasSubstr("rank 1: no more batches"),
-                            HasSubstr("rank 1 left")));
+    ExpectTold(of, "^F\\(0,a\\): (reduce-scatter|sum) over tensor: ");
+    of = experts;
+    of.options.lane_threads = threads;
+    ExpectTold(of, "^F\\(1,a\\): gather over expert: ");
+    of.expert_room = 4;
+    ExpectTold(of, "^F\\(1,a\\): all-to-all over expert: ");
   }
 }
 

@@ -29,10 +29,12 @@ inline constexpr double kNear = 1e-12;
 inline constexpr double kNearWeight = kTensorSteps * kTensorRate * kNear / 1e-8;
 
 struct TensorCase {
-  int tensor = 1, context = 1, data = 1, pipeline = 1;
+  int tensor = 1, context = 1, data = 1, pipeline = 1, expert = 1;
   bool sequence = true;
   std::string kind = "gpt";
   std::string share = "none";
+  double expert_room = 0;
+  int expert_nodes = 1;
   RigOptions options = {};  // what is named above apart
 
   int ranks() const { return tensor * context * data * pipeline; }

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -174,6 +176,156 @@ class ForwardRanksTest : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(Models, ForwardRanksTest,
                          ::testing::ValuesIn(kDenseRecipes));
 
+// With mixtures of experts. Sums of two outputs are the same bits in any order.
+class ForwardExpertsTest : public ForwardRanksTest {
+ protected:
+  static bool SumsOfTwo() { return std::string(GetParam()) == "tiny_moe"; }
+  static Sets Layout(const std::string& keys) {
+    return {absl::StrCat("stage.1.parallel={", keys, "}")};
+  }
+  absl::Status ErrorOn(int ranks, const Sets& sets) const {
+    return RunRanks(ranks, [&](Communicator& comm) {
+      return Evaluate(Options(sets), BuiltInModels(), comm).status();
+    });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Models, ForwardExpertsTest,
+                         ::testing::Values("tiny_moe", "tiny_m6"));
+
+struct ExpertLayout {
+  int ranks;
+  std::string keys;
+};
+const ExpertLayout kExpertLayouts[] = {{2, "expert=2"},
+                                       {4, "expert=4"},
+                                       {4, "pipeline=2,expert=2"},
+                                       {2, "tensor=2,expert=2"},
+                                       {4, "tensor=2,expert=4"},
+                                       {4, "tensor=4,expert=2"},
+                                       {8, "tensor=2,pipeline=2,expert=4"}};
+
+TEST_P(ForwardExpertsTest, HaveTheLossTheScoresAndTheWordsOfOneProcess) {
+  const double loss = LossOn(1, {});
+  const Scored one = ScoresOn(1, {});
+  const std::vector<int32_t> tokens = TokensOn(1, {});
+  for (const auto& [ranks, keys] : kExpertLayouts) {
+    if (keys.starts_with("tensor=4") && SumsOfTwo()) continue;  // 2 kv_heads
+    SCOPED_TRACE(keys);
+    const bool same = SumsOfTwo() && keys.find("tensor") == keys.npos;
+    const Sets sets = Layout(keys);
+    EXPECT_NEAR(LossOn(ranks, sets), loss, same ? 0 : 1e-6);
+    EXPECT_EQ(TokensOn(ranks, sets), tokens);
+    const Scored found = ScoresOn(ranks, sets);
+    ASSERT_EQ(found.scores.size(), one.scores.size());
+    for (size_t i = 0; i < one.scores.size(); ++i) {
+      EXPECT_NEAR(found.scores[i], one.scores[i], same ? 0 : 1e-4) << i;
+    }
+    EXPECT_LT(found.most_bytes, 0.8 * static_cast<double>(one.most_bytes));
+    // Each half of the ranks has some of the sequences.
+    if (ranks <= 4) {
+      EXPECT_NEAR(LossOn(2 * ranks, sets), loss, same ? 0 : 1e-6);
+    }
+  }
+  // All weights on each rank.
+  EXPECT_EQ(LossOn(4, Layout("")), loss);
+}
+
+TEST_P(ForwardExpertsTest, StreamWhatIsAtHomeOnTheHost) {
+  for (const auto& [ranks, keys] : kExpertLayouts) {
+    if (ranks != 4 || keys.starts_with("tensor=4")) continue;
+    SCOPED_TRACE(keys);
+    Sets sets = Layout(keys);
+    const Scored scored = ScoresOn(ranks, sets);
+    const std::vector<int32_t> tokens = TokensOn(ranks, sets);
+    sets.emplace_back("stage.1.offload.weights=host");
+    const Scored streamed = ScoresOn(ranks, sets);
+    EXPECT_EQ(streamed.scores, scored.scores);
+    EXPECT_LT(streamed.most_bytes, scored.most_bytes);
+    EXPECT_EQ(TokensOn(ranks, sets), tokens);
+  }
+}
+
+// As the checkpoint's stage has them, if so many ranks or a multiple were
+// started; else each has all weights.
+TEST_P(ForwardExpertsTest, AreArrangedAsInTraining) {
+  const double loss = LossOn(1, {});
+  const int64_t all = ScoresOn(1, {}).most_bytes / 2;  // loaded twice
+  // Nearly the same weights, in a checkpoint of that layout.
+  runs_.Go({.ranks = 4,
+            .sets = Layout("data=4,expert=4"),
+            .out = "four",
+            .until_step = kStep});
+  for (const int ranks : {2, 4}) {
+    const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
+      EvaluateOptions options = Options({});
+      options.checkpoint = runs_.Folder("four");
+      int64_t bytes = 0;
+      options.device =
+          [&](const Recipe&) -> absl::StatusOr<std::unique_ptr<Device>> {
+        return std::make_unique<WeightsDevice>(&bytes);
+      };
+      DELINK_ASSIGN_OR_RETURN(const Evaluation result,
+                              Evaluate(options, BuiltInModels(), comm));
+      EXPECT_NEAR(result.loss, loss, 1e-3);
+      EXPECT_EQ(bytes < all, ranks == 4) << bytes << " of " << all;
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
+  }
+}
+
+// A rank that fails ends those that wait for it, at whatever data place.
+TEST_P(ForwardExpertsTest, EndTogether) {
+  class NoRoom final : public CountingDevice {
+   public:
+    absl::StatusOr<void*> Allocate(int64_t bytes,
+                                   std::string_view what) override {
+      if (!what.starts_with("weights of ")) {
+        return absl::ResourceExhaustedError("no room for activations");
+      }
+      return CountingDevice::Allocate(bytes, what);
+    }
+  };
+  const absl::Status status = RunRanks(4, [&](Communicator& comm) {
+    const auto device =
+        [&](const Recipe&) -> absl::StatusOr<std::unique_ptr<Device>> {
+      if (comm.rank() == 3) return std::make_unique<NoRoom>();
+      return NewCpuDevice();
+    };
+    const absl::Status mine =
+        EvaluateChoices({.checkpoint = runs_.Folder("run"),
+                         .sets = Layout("expert=4"),
+                         .choices = runs_.Folder("questions.jsonl"),
+                         .device = device},
+                        BuiltInModels(), comm)
+            .status();
+    EXPECT_THAT(std::string(mine.message()), HasSubstr("no room for"));
+    return mine;
+  });
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+}
+
+TEST_P(ForwardExpertsTest, SayWhatWouldFit) {
+  for (const auto& [ranks, keys, why] :
+       std::vector<std::tuple<int, std::string, std::string>>{
+           {3, "expert=3",
+            "stage[1].parallel.expert: 3 does not divide the 8 experts of "
+            "blocks/"},
+           {3, "expert=3", "; use expert 2 or 4"},
+           {2, "expert=4",
+            "stage[1].parallel: tensor 1 x pipeline 1 with expert 4 is 4 ranks "
+            "or a multiple, but 2 were started; start it with mpirun -np 4"},
+           {2, "tensor=2,pipeline=2,expert=4", "start it with mpirun -np 8"},
+           {1, "expert=0",
+            "parallel.expert is a whole number of at least 1 and at most "
+            "1048576, not the integer 0"},
+           {1, "expert=1048577", "not the integer 1048577"}}) {
+    const absl::Status status = ErrorOn(ranks, Layout(keys));
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << keys;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+  }
+}
+
 TEST_P(ForwardRanksTest, HaveTheLossAndTheWordsOfOneProcess) {
   const double loss = LossOn(1, {});
   const std::vector<int32_t> tokens = TokensOn(1, {});
@@ -311,12 +463,15 @@ TEST_P(ForwardRanksTest, OnlyTheCheckpointsStageIsArranged) {
             "stage[1].offload.rows[0].match: 'blocks/9/*' matches no "
             "parameter; an example of a name is embed/token/weight"},
            {sets + "zero=1",
-            "only tensor and pipeline divide a checkpoint's weights among "
-            "ranks; leave zero out"},
+            "only tensor, pipeline and expert divide a checkpoint's weights "
+            "among ranks; leave zero out"},
            {"stage.1.parallel={tensor=2,context=2}", "leave context out"},
            {sets + "tensor=0",
-            "parallel.tensor is a whole number of at least 1, not the integer "
-            "0"},
+            "parallel.tensor is a whole number of at least 1 and at most "
+            "1048576, not the integer 0"},
+           {sets + "expert=2",
+            "stage[1].parallel.expert: 2, but the model has no experts; leave "
+            "it out"},
            {sets + "tensor=two", "not the string \"two\""},
            {"stage.1.parallel=2", "expected a table"},
            {"stage.1.parallelism=2", "can be set: stage.1.parallel.tensor"},
@@ -361,8 +516,8 @@ TEST_P(ForwardRanksTest, ThatDoNotMultiplyOut) {
   EXPECT_THAT(std::string(other.message()),
               HasSubstr("--set data.seq=8: of a checkpoint's recipe only the "
                         "placement of weights can be set: "
-                        "stage.1.parallel.tensor, stage.1.parallel.pipeline "
-                        "and stage.1.offload"));
+                        "stage.1.parallel.tensor, stage.1.parallel.pipeline, "
+                        "stage.1.parallel.expert and stage.1.offload"));
 }
 
 }  // namespace

@@ -217,6 +217,31 @@ TEST(Bench, StepsOfFewerBlocksStandBesideThoseOfAll) {
   EXPECT_EQ(again->steps[1].step, some.step);
 }
 
+// A token that all others are is soon foreseen.
+TEST(Bench, TokensAreOfAFewIds) {
+  const auto step_of = [](int64_t distinct) {
+    const auto report = RunBench({.ops = false,
+                                  .shapes = {"moe-tiny"},
+                                  .quick = true,
+                                  .share = "none",
+                                  .precision = "fp32",
+                                  .distinct = distinct,
+                                  .repetitions = 40},
+                                 BuiltInModels(), [](const std::string&) {});
+    EXPECT_TRUE(report.ok()) << report.status();
+    const auto again = ReadReport(ToJson(*report), "a.json");
+    EXPECT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->steps[0].step, report->steps[0].step);
+    return report->steps.at(0);
+  };
+  const StepMeasure one = step_of(1), all = step_of(0), more = step_of(300);
+  EXPECT_LT(one.loss, all.loss - 0.05);
+  EXPECT_EQ(more.loss, all.loss);  // there are 256
+  EXPECT_EQ(ToString(one.step),
+            "moe-tiny, 2 x 32 tokens of 1 ids, share none, fp32");
+  EXPECT_EQ(ToString(all.step), "moe-tiny, 2 x 32 tokens, share none, fp32");
+}
+
 // What an update reads and writes is what parameters take, however they are
 // kept.
 TEST(Bench, UpdatesMoveTheBytesOfTheAccount) {
