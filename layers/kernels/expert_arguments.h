@@ -160,8 +160,8 @@ struct AssignRowsArgs {
   int32_t* loads;               // [E]: counted pairs, kept or not
 };
 
-// Sorts pairs into slots: of each of `ranks` ranks, which have `each` experts in
-// order, `cap` slots, which its pairs take in their order. A pair that finds
+// Sorts pairs into slots: of each of `ranks` ranks, which have `each` experts
+// in order, `cap` slots, which its pairs take in their order. A pair that finds
 // none is lost. One whose id is -1 takes none. With `once`, a token takes one
 // slot of each rank that has an expert of it, whatever the number of its pairs:
 // pair n ranks + r stands for token n at rank r.

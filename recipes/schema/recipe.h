@@ -67,9 +67,9 @@ struct Until {
 // The order of work in a pipeline stage (parallel/pipeline).
 enum class PipelineSchedule { k1F1B, kInterleaved, kZeroBubble };
 
-// How tokens reach experts on other ranks (layers/ops/expert_exchange.h). kAuto:
-// the one of the next two that sends less. kDeduplicated: all-to-all, once to
-// each machine.
+// How tokens reach experts on other ranks (layers/ops/expert_exchange.h).
+// kAuto: the one of the next two that sends less. kDeduplicated: all-to-all,
+// once to each machine.
 enum class ExpertDispatch { kAuto, kGather, kAllToAll, kDeduplicated };
 
 struct ParallelConfig {

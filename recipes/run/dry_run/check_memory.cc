@@ -131,8 +131,9 @@ absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
   for (size_t i = first; i < env.recipe->stages.size(); ++i) {
     const Room room(env, i, ranks);
     DELINK_RETURN_IF_ERROR(room.CheckDevice());
-    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> imagined,
-                            ImaginedStage::Create(planned, i, env.world->rank()));
+    DELINK_ASSIGN_OR_RETURN(
+        const std::unique_ptr<ImaginedStage> imagined,
+        ImaginedStage::Create(planned, i, env.world->rank()));
     const StageRun& stage = imagined->stage();
     const MemoryAccount account = stage.account();
     host->steps[i] = account.host;

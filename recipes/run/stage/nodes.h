@@ -25,8 +25,8 @@ absl::StatusOr<std::vector<int>> NodesOf(World& world);
 absl::Status CheckNodes(const Recipe& recipe, const std::vector<int>& nodes,
                         size_t first = 0);
 
-// Of an expert group the machines that have a run of as many neighbours each, in
-// all groups alike; 1 if they are not so.
+// Of an expert group the machines that have a run of as many neighbours each,
+// in all groups alike; 1 if they are not so.
 int ExpertNodes(const Mesh& mesh, const std::vector<int>& nodes);
 
 // "tensor 2 x data 4 x pipeline 2, neighbours along tensor; 2 nodes of 8, each

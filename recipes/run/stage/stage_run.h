@@ -105,7 +105,7 @@ class StageRun {
 
   RunEnv env_;
   size_t index_;
-  size_t mesh_of_;  // the stage whose mesh it has
+  size_t mesh_of_;   // the stage whose mesh it has
   double room_ = 0;  // that executors before this one took for experts
   BatchCut cut_;
   std::unique_ptr<ParamStore> store_;

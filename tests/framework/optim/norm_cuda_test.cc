@@ -142,7 +142,8 @@ TEST_F(NormCuda, TheTailIsWhatWasCounted) {
                                  .lost = lost.data(),
                                  .votes = 7,
                                  .tail = tail.data()});
-  EXPECT_EQ(tail.Values(*stream_), (std::vector<double>{2.5, 0x1p40 + 3, 3, 7}));
+  EXPECT_EQ(tail.Values(*stream_),
+            (std::vector<double>{2.5, 0x1p40 + 3, 3, 7}));
 }
 
 }  // namespace
