@@ -1,6 +1,7 @@
 // `delink plan` from outside: what it prints is what `delink train` then says
 // and does.
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 

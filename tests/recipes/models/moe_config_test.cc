@@ -123,9 +123,9 @@ TEST(MoeConfig, Mistakes) {
       {{"stage.0.parallel.expert=0"},
        "parallel.expert: 0 is out of range: 1 to 512"},
       {{"stage.0.parallel.dispatch=\"sent\""},
-       "\"gather\", \"all-to-all\" or \"deduplicated\""},
+       "\"gather\", \"all-to-all\", \"deduplicated\", got"},
       {{"stage.0.parallel.expert_room=0"},
-       "parallel.expert_room: 0 is out of range: 0.01 to 1024"},
+       "parallel.expert_room: 0 is out of range: at least 0.01"},
       {{"stage.0.parallel.tensor=2", "stage.0.parallel.sequence=false"},
        "parallel.sequence: all tensor ranks would compute the experts"},
   };

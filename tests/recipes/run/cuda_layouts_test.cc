@@ -48,6 +48,17 @@ const std::vector<Ranks> kRanks = {
      {"stage.0.parallel={tensor=2}", "run.recompute=block",
       "model.tied=false"}},
     {"context 2", "tiny_llama", 2, {"stage.0.parallel={context=2}"}},
+    {"experts over two ranks, which lack room at first",
+     "tiny_moe",
+     2,
+     {"stage.0.parallel={data=2, expert=2, dispatch=\"all-to-all\", "
+      "expert_room=0.5}",
+      "model.kv_heads=1", "model.head_dim=8"}},
+    {"experts over two ranks, by gather",
+     "tiny_moe",
+     2,
+     {"stage.0.parallel={data=2, expert=2, dispatch=\"gather\"}",
+      "model.kv_heads=1", "model.head_dim=8"}},
 };
 
 class CudaLayoutsTest : public ::testing::TestWithParam<Ranks> {
