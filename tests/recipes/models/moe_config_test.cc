@@ -5,10 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink::moe_config_test {
@@ -49,6 +51,22 @@ MoeConfig ConfigOf(const std::vector<std::string>& sets) {
   const absl::StatusOr<Recipe> recipe = Parse(kRecipe, sets);
   EXPECT_TRUE(recipe.ok()) << recipe.status();
   return *dynamic_cast<const MoeConfig*>(recipe->model.get());
+}
+
+TEST(MoeConfig, DispatchByWhatIsSent) {
+  const auto room = [](int64_t expert, const std::string& dispatch) {
+    const absl::StatusOr<Recipe> recipe = Parse(
+        kRecipe, {"model.top_k=2", "stage.0.parallel.dispatch=" + dispatch,
+                  absl::StrCat("stage.0.parallel.expert=", expert)});
+    EXPECT_TRUE(recipe.ok()) << recipe.status();
+    return recipe->ExpertRoom(0);
+  };
+  EXPECT_EQ(room(8, "auto"), 2);  // room 2 for 2 choices: less than 8 ranks'
+  EXPECT_EQ(room(4, "auto"), 0);
+  EXPECT_EQ(room(8, "gather"), 0);
+  EXPECT_EQ(room(2, "all-to-all"), 2);
+  EXPECT_EQ(room(2, "deduplicated"), 2);
+  EXPECT_EQ(room(1, "all-to-all"), 0);
 }
 
 TEST(MoeConfig, OmittedKeys) {

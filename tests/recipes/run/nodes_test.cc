@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -82,6 +83,44 @@ TEST(Nodes, AreSaidWithTheRanks) {
                             Axis::kTensor}},
                  0),
             "pipeline 2 x context 2, neighbours along pipeline");
+  EXPECT_EQ(text({.data = 4, .expert = 2}, 0), "data 4, expert 2");
+}
+
+TEST(Nodes, OfExperts) {
+  const auto nodes = [](const Mesh& mesh, int64_t per_node) {
+    return ExpertNodes(mesh, NodesOf(mesh.ranks(), per_node));
+  };
+  EXPECT_EQ(nodes({.data = 8, .expert = 8}, 0), 1);
+  EXPECT_EQ(nodes({.data = 8, .expert = 8}, 4), 2);
+  EXPECT_EQ(nodes({.data = 8, .expert = 8}, 1), 8);
+  EXPECT_EQ(nodes({.data = 8, .expert = 4}, 4), 1);
+  EXPECT_EQ(nodes({.tensor = 2, .data = 4, .pipeline = 2, .expert = 8}, 2), 4);
+  // Machines with unlike parts of a group.
+  EXPECT_EQ(nodes({.data = 8, .expert = 8}, 3), 1);
+  // A machine has every second place.
+  EXPECT_EQ(nodes({.tensor = 2,
+                   .data = 2,
+                   .expert = 4,
+                   .order = {Axis::kData, Axis::kTensor, Axis::kContext,
+                             Axis::kPipeline}},
+                  2),
+            1);
+}
+
+// Tokens that go once to each machine find what those find that go to each
+// rank.
+TEST(Nodes, TokensGoOnceToEach) {
+  TinyRuns runs("tiny_moe");
+  for (const std::string dispatch : {"all-to-all", "deduplicated"}) {
+    runs.Go({.ranks = 4,
+             .sets = {"stage.0.parallel.expert=4",
+                      "stage.0.parallel.dispatch=" + dispatch},
+             .out = dispatch,
+             .ranks_per_node = 2});
+  }
+  EXPECT_LT(
+      LossDifference(runs.Steps("deduplicated"), runs.Steps("all-to-all")),
+      1e-5);
 }
 
 // Of those that were started, before anything else is done.
