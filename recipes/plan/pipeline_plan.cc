@@ -104,7 +104,7 @@ void CountInside(const ImaginedStage& imagined,
       const VisitExchanges& all = At(layers, at.layer).exchanges;
       for (const VisitExchange& of : At(all, static_cast<int>(phase))) {
         Count({"activations", NameOf(of.kind), ToString(of.axis),
-               layout.mesh().along(of.axis), 1, of.bytes},
+               RanksOf(layout.mesh(), of), 1, of.bytes},
               plan);
       }
     }

@@ -4,6 +4,17 @@
 
 namespace delink {
 
+int RanksOf(const Mesh& mesh, const VisitExchange& exchange) {
+  switch (exchange.kind) {
+    case VisitExchange::Kind::kAllToNodes:
+      return mesh.expert_nodes;
+    case VisitExchange::Kind::kAllToNode:
+      return mesh.expert / mesh.expert_nodes;
+    default:
+      return mesh.along(exchange.axis);
+  }
+}
+
 std::string ToString(const VisitExchange& exchange) {
   const char* kind = "maximum";
   switch (exchange.kind) {

@@ -34,6 +34,9 @@ struct VisitExchange {
   friend bool operator==(const VisitExchange&, const VisitExchange&) = default;
 };
 
+// How many ranks exchange.
+int RanksOf(const Mesh& mesh, const VisitExchange& exchange);
+
 // "gather over tensor"
 std::string ToString(const VisitExchange& exchange);
 

@@ -14,21 +14,6 @@ const Link& StepLinks::Of(const Instruction& at) const {
   return IsVisit(at) || at.op == Op::kUpdate ? visits : network;
 }
 
-namespace {
-
-int RanksOf(const Mesh& mesh, const VisitExchange& exchange) {
-  switch (exchange.kind) {
-    case VisitExchange::Kind::kAllToNodes:
-      return mesh.expert_nodes;
-    case VisitExchange::Kind::kAllToNode:
-      return mesh.expert / mesh.expert_nodes;
-    default:
-      return mesh.along(exchange.axis);
-  }
-}
-
-}  // namespace
-
 Sent SentWithin(const Program& program, const Instruction& at) {
   Sent sent;
   for (const VisitExchange& exchange : ExchangesIn(program, at)) {
