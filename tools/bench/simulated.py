@@ -50,7 +50,8 @@ def settings(options, layout):
            "run.validate_every": 0, "run.checkpoint_every": 0,
            "schedule.steps": options.steps + LEFT_OUT + 2,
            "schedule.warmup": 2,
-           "stage.0.until.fraction": 1.5 / (options.steps + LEFT_OUT + 2),
+           "stage.0.until":
+               f"{{ fraction = {1.5 / (options.steps + LEFT_OUT + 2)} }}",
            "stage.0.parallel": layout, "stage.1.parallel": layout}
   pairs = [f"{key}={value}" for key, value in words.items()] + options.set
   return [word for pair in pairs for word in ("--set", pair)]
