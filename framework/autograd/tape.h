@@ -181,9 +181,6 @@ struct VisitInputs {
   // ranks whose experts these chose, with room for so many times a rank's mean
   // share of the choices.
   double expert_room = 0;
-  // With room: a token goes once to each machine (VisitGroup::nodes) that has
-  // experts of it, and is copied there.
-  bool expert_once = false;
   // For generation token by token: the visit has only the tokens from
   // first_position on. A host object; null: the visit has all tokens.
   VisitStates* states = nullptr;

@@ -39,8 +39,9 @@ class VisitGroup {
   // number rank(). kF32, kF64, kBF16.
   virtual void ReduceScatter(const void* send, void* recv, int64_t count,
                              DType dtype) = 0;
-  // The group is nodes() runs of neighbours, each on one machine. `kNodes`: the
-  // ranks at this one's place in each of them; `kNode`: those of its own.
+  // The group is nodes() runs of neighbours, each on one machine; 1: machines
+  // do not matter. `kNodes`: the ranks at this one's place in each of them;
+  // `kNode`: those of its own.
   enum class Among : uint8_t { kAll, kNodes, kNode };
   virtual int nodes() const { return 1; }
   int CountOf(Among among) const {

@@ -68,7 +68,8 @@ struct Mesh {
   int data = 1;
   int pipeline = 1;
   int expert = 1;  // divides the ranks of a stage
-  // The machines of an expert group: so many runs of neighbours in it.
+  // The machines of an expert group, so many runs of neighbours in it, to each
+  // of which a token goes once; 1: machines do not matter.
   int expert_nodes = 1;
   // Every axis but kExpert once, the fastest first: ranks that are neighbours
   // along order[0] have neighbouring numbers, and so are on one machine if any

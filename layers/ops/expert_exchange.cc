@@ -164,33 +164,29 @@ struct Exchange {
   }
 };
 
-// A hop of the choices r to the ranks that share their experts, `once` for each
-// token: there are slots for `room` times a rank's mean share, but no more than
-// there can be pairs.
-ExpertHop HopOf(const Routing& r, VisitGroup& group, VisitGroup::Among among,
-                bool once) {
+// A hop of the choices r to the ranks that share their experts: there are slots
+// for `room` times a rank's mean share, but no more than there can be pairs.
+ExpertHop HopOf(const Routing& r, VisitGroup& group, VisitGroup::Among among) {
   Tape& tape = r.gates.tape();
+  ExpertHop hop = {.among = among, .N = r.N};
   const int64_t ranks = group.CountOf(among), E = r.E / ranks;
   // As many choices reach a rank in a hop as its own tokens have, in the mean.
-  const int64_t pairs = once ? std::min(r.choices, r.N * ranks) : r.choices;
+  const int64_t pairs =
+      hop.once() ? std::min(r.choices, r.N * ranks) : r.choices;
   const double share = static_cast<double>(pairs) / static_cast<double>(ranks);
   const double room = std::ceil(tape.inputs().expert_room * share);
-  const int64_t cap = std::clamp(static_cast<int64_t>(room), int64_t{1},
-                                 r.N * (once ? 1 : MostChoices(r, E)));
-  const int64_t k = once ? ranks : r.k;
-  return {.among = among,
-          .N = r.N,
-          .k = k,
-          .cap = cap,
-          .slots = tape.Output({r.N, k}, DType::kI32),
-          .pairs = tape.Output({ranks * cap}, DType::kI32)};
+  hop.k = hop.once() ? ranks : r.k;
+  hop.cap = std::clamp(static_cast<int64_t>(room), int64_t{1},
+                       r.N * (hop.once() ? 1 : MostChoices(r, E)));
+  hop.slots = tape.Output({r.N, hop.k}, DType::kI32);
+  hop.pairs = tape.Output({ranks * hop.cap}, DType::kI32);
+  return hop;
 }
 
 // The gates of what takes a hop: of each token all, or of each choice its own.
-Exchange OfGates(const ExpertHop& hop, VisitGroup& group, const Routing& r,
-                 bool once) {
-  Exchange gates = {&group, hop, once ? r.k : 1, r.gates.dtype()};
-  if (once) return gates;
+Exchange OfGates(const ExpertHop& hop, VisitGroup& group, const Routing& r) {
+  Exchange gates = {&group, hop, hop.once() ? r.k : 1, r.gates.dtype()};
+  if (hop.once()) return gates;
   gates.hop.N = r.N * r.k;
   gates.hop.k = 1;
   return gates;
@@ -199,14 +195,14 @@ Exchange OfGates(const ExpertHop& hop, VisitGroup& group, const Routing& r,
 // Sends the choices r on their hop. The result has rows, unless another hop
 // follows.
 Routing SendChoices(const Routing& r, VisitGroup& group, const ExpertHop& hop,
-                    bool once, bool last) {
+                    bool last) {
   Tape& tape = r.gates.tape();
   const VisitInputs& inputs = tape.inputs();
   const int ranks = group.CountOf(hop.among);
-  const int64_t N = ranks * hop.cap, k = once ? r.k : 1;
+  const int64_t N = ranks * hop.cap, k = hop.once() ? r.k : 1;
   Routing to = ChoicesAt(r, ranks, N, k);
   if (last) {
-    MakeRows(to, N * (once ? MostChoices(r, to.E) : 1));
+    MakeRows(to, N * (hop.once() ? MostChoices(r, to.E) : 1));
   } else {
     to.ids = tape.Output({N, k}, DType::kI32);
   }
@@ -220,7 +216,7 @@ Routing SendChoices(const Routing& r, VisitGroup& group, const ExpertHop& hop,
                      .ranks = ranks,
                      .each = to.E,
                      .cap = hop.cap,
-                     .once = once,
+                     .once = hop.once(),
                      .ids = Ints(r.ids),
                      .slots = Ints(hop.slots),
                      .pairs = Ints(hop.pairs),
@@ -228,7 +224,7 @@ Routing SendChoices(const Routing& r, VisitGroup& group, const ExpertHop& hop,
                      .lost = counts ? &inputs.loss->lost : nullptr});
   group.AllToAll(own.data(), ids.data(), hop.cap * k, DType::kI32, hop.among);
   if (last) SortRows(to, ids);
-  const Exchange gates = OfGates(hop, group, r, once);
+  const Exchange gates = OfGates(hop, group, r);
   gates.Send(tape, r.gates.data(), to.gates.value());
   OpRecord op{.name = "send_choices",
               .inputs = {r.gates, r.ids},
@@ -248,65 +244,58 @@ Routing SendChoices(const Routing& r, VisitGroup& group, const ExpertHop& hop,
   return to;
 }
 
-Var SendTokens(Var x, const Exchange& hop) {
+Var SendTokens(Var x, const Exchange& exchange) {
   Tape& tape = x.tape();
-  const Var y = tape.Output({hop.count(), hop.D}, hop.dtype);
-  hop.Send(tape, x.data(), y.value());
+  const Var y = tape.Output({exchange.count(), exchange.D}, exchange.dtype);
+  exchange.Send(tape, x.data(), y.value());
   OpRecord op{.name = "send_tokens",
-              .inputs = {x, hop.hop.slots, hop.hop.pairs},
+              .inputs = {x, exchange.hop.slots, exchange.hop.pairs},
               .outputs = {y},
-              .saves = {hop.hop.slots},
+              .saves = {exchange.hop.slots},
               .by_token = true,
               .own_rows = true};
   op.input = [=](Backward& back) {
     if (!x.needs_grad()) return;
-    hop.Return(back, back.grad(y), back.NewGrad(x).data());
+    exchange.Return(back, back.grad(y), back.NewGrad(x).data());
   };
   if (tape.inputs().remake) {
-    op.saves.insert(op.saves.end(), {x, hop.hop.pairs});
+    op.saves.insert(op.saves.end(), {x, exchange.hop.pairs});
     op.remake = [=](Backward& back, const Tensor& again) {
-      hop.Send(back, x.data(), again);
+      exchange.Send(back, x.data(), again);
     };
   }
   tape.Record(std::move(op));
   return y;
 }
 
-Var ReturnTokens(Var y, const Exchange& hop, const Shape& shape) {
+Var ReturnTokens(Var y, const Exchange& exchange, const Shape& shape) {
   Tape& tape = y.tape();
-  const Var sum = tape.Output(shape, hop.dtype);
-  hop.Return(tape, y.value(), sum.data());
+  const Var sum = tape.Output(shape, exchange.dtype);
+  exchange.Return(tape, y.value(), sum.data());
   tape.Record({.name = "return_tokens",
-               .inputs = {y, hop.hop.slots, hop.hop.pairs},
+               .inputs = {y, exchange.hop.slots, exchange.hop.pairs},
                .outputs = {sum},
-               .saves = {hop.hop.pairs},
+               .saves = {exchange.hop.pairs},
                .by_token = true,
                .own_rows = true,
                .input = [=](Backward& back) {
                  if (!y.needs_grad()) return;
-                 hop.Send(back, back.grad(sum).data(), back.NewGrad(y));
+                 exchange.Send(back, back.grad(sum).data(), back.NewGrad(y));
                }});
   return sum;
 }
 
 AtExperts SendTo(VisitGroup& group, Var x, const Routing& r) {
   using Among = VisitGroup::Among;
-  const Tape& tape = x.tape();
-  struct Step {
-    Among among;
-    bool once;
-  };
-  std::vector<Step> steps = {{Among::kAll, false}};
-  if (tape.inputs().expert_once && group.nodes() > 1) {
-    steps = {{Among::kNodes, true}};
-    if (group.CountOf(Among::kNode) > 1) steps.push_back({Among::kNode, false});
-  }
+  std::vector<Among> hops = {Among::kAll};
+  if (group.nodes() > 1) hops = {Among::kNodes, Among::kNode};
+  if (group.nodes() == group.size()) hops.pop_back();
   AtExperts at = {.x = x, .r = r};
-  for (const auto& [among, once] : steps) {
-    const ExpertHop hop = HopOf(at.r, group, among, once);
-    const bool last = at.hops.size() + 1 == steps.size();
+  for (const Among among : hops) {
+    const ExpertHop hop = HopOf(at.r, group, among);
+    const bool last = among == hops.back();
     const Routing from = at.r;
-    at.r = SendChoices(from, group, hop, once, last);
+    at.r = SendChoices(from, group, hop, last);
     at.x = SendTokens(at.x, {&group, hop, x.dim(-1), x.dtype()});
     at.hops.push_back(hop);
   }

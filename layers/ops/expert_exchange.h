@@ -13,12 +13,11 @@
 //               order of its choices on each rank, then in that of ranks.
 //   all-to-all  Every rank sends each choice's token to the rank of the expert
 //               and adds up what comes back, in the order of choices. With
-//               VisitInputs::expert_once, and several machines, it sends the
-//               token once to the rank at its place of each machine that has
-//               experts of it, which sends it on there; outputs are then added
-//               in the order of choices on each machine, then in that of
-//               machines. Each two ranks have a fixed number of slots for
-//               this; choices beyond it count in LossRecord::lost.
+//               several VisitGroup::nodes() it sends the token once to the rank
+//               at its place of each that has experts of it, which sends it on
+//               there; outputs are then added in the order of choices on each,
+//               then in that of nodes. Each two ranks have a fixed number of
+//               slots for this; choices beyond it count in LossRecord::lost.
 //   same tokens Every rank has all tokens already, computes the rows of its own
 //               experts and adds up those of each token; the sums of ranks are
 //               all-reduced. The order is that of gather.
@@ -40,6 +39,8 @@ struct ExpertHop {
   VisitGroup::Among among;
   int64_t N, k, cap;
   Var slots, pairs;
+  // A token goes, once, to each node; else each of its choices to a rank.
+  bool once() const { return among == VisitGroup::Among::kNodes; }
 };
 struct AtExperts {
   Var x;  // [N, D]

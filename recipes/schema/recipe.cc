@@ -227,10 +227,13 @@ Mesh MeshOf(const ParallelConfig& parallel) {
 }
 
 bool SameMesh(const ParallelConfig& a, const ParallelConfig& b) {
+  const auto once = [](const ParallelConfig& of) {
+    return of.expert > 1 && of.dispatch == ExpertDispatch::kDeduplicated;
+  };
   const bool rows = a.tensor == 1 || a.sequence == b.sequence;
   return a.tensor == b.tensor && a.context == b.context &&
          a.pipeline == b.pipeline && a.expert == b.expert &&
-         a.rank_order == b.rank_order && rows;
+         a.rank_order == b.rank_order && rows && once(a) == once(b);
 }
 
 int64_t SpanSteps(const Span& span, int64_t steps) {

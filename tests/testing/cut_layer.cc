@@ -407,8 +407,7 @@ class CutRank {
             .documents = given(c_.documents),
             .places = context_ != nullptr ? places_.data() : nullptr,
             .sequences = c_.B,
-            .expert_room = options_.expert_room,
-            .expert_once = options_.expert_once};
+            .expert_room = options_.expert_room};
   }
   void Bind(bool written) {
     for (Held& held : held_) {

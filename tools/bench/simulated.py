@@ -8,9 +8,9 @@
 
 Trains a recipe of two stages (default: recipes/gpt_10m.toml) with 8 sequences a
 step in micro-batches of one, by two processes of one core each, in several
-layouts, two more of which (--only) are for recipes with experts. Each layout runs twice: once with a trace and without delay, once with
-DELINK_DELAY, which gives all exchanges between ranks a set latency and
-bandwidth (docs/benchmarks.md). `delink plan --trace --delay` predicts from the
+layouts; --only names two more for recipes with experts. Each layout runs twice:
+once with a trace and without delay, once with DELINK_DELAY, which gives all
+exchanges between ranks a set latency and bandwidth (docs/benchmarks.md). `delink plan --trace --delay` predicts from the
 first run how long a step of the second takes. Prints for each layout the median
 seconds of an undelayed step, the step times that the trace predicts without and
 with the delay, the median seconds of a delayed step, and measured / planned:

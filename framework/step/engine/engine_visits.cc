@@ -39,8 +39,7 @@ VisitInputs Engine::InputsOf(const Pass& pass, const Instruction& visit) const {
           .documents = documents,
           .places = records_->places,
           .sequences = b,
-          .expert_room = memory_.batch.expert_room,
-          .expert_once = memory_.batch.expert_once};
+          .expert_room = memory_.batch.expert_room};
 }
 
 void* Engine::SlotAddress(const Pass& pass, int32_t layer, int32_t m) const {

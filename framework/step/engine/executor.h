@@ -152,12 +152,13 @@ class Executor {
   StepMemory memory_;
   double flops_per_micro_batch_ = 0;
   std::unique_ptr<Engine> engine_;
+  // The last pass.
   struct Begun {
     PassKind kind = PassKind::kStep;
     const HostBatch* batch = nullptr;
     int64_t step = 0;
     UpdateControl control;
-  } begun_;                      // the last pass
+  } begun_;
   WaitedSeconds waited_before_;  // before the pass under way
   std::optional<ProfileRange> step_range_;
 };

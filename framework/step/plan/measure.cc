@@ -45,7 +45,6 @@ class Measurer {
     if (context_.size() > 1) inputs_.places = numbers;
     inputs_.sequences = batch.micro_batch;
     inputs_.expert_room = batch.expert_room;
-    inputs_.expert_once = batch.expert_once;
     inputs_.deterministic = batch.deterministic;
     inputs_.remake = batch.remake;
     inputs_.step_key = static_cast<const RngKey*>(anywhere);

@@ -21,8 +21,7 @@ struct BatchShape {
   bool masked = false;        // rows hold several documents, and say which
   bool deterministic = true;  // VisitInputs::deterministic
   bool remake = true;         // VisitInputs::remake
-  double expert_room = 0;     // as VisitInputs has them
-  bool expert_once = false;
+  double expert_room = 0;     // VisitInputs::expert_room
   bool same_tokens = false;  // VisitGroups::same_tokens
   // Ranks between which the tokens of a row are cut (engine/context_cut.h).
   int64_t context = 1;

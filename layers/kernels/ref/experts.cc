@@ -336,27 +336,31 @@ void AssignRows(Stream&, const AssignRowsArgs& s) {
 
 template <typename T>
 void AssignSlots(Stream&, const AssignSlotsArgs& s) {
-  const int64_t slots = s.ranks * s.cap, of_slot = s.once ? s.k : 1;
+  // What takes a slot: a token's `each` pairs together, or one.
+  const int64_t each = s.once ? s.k : 1;
   std::fill_n(s.slots, s.N * (s.once ? s.ranks : s.k), -1);
-  std::fill_n(s.pairs, slots, -1);
-  std::fill_n(s.to_ids, slots * of_slot, -1);
-  std::vector<int64_t> taken(static_cast<size_t>(s.ranks));
-  for (int64_t i = 0; i < s.N * s.k; ++i) {
-    if (s.ids[i] < 0) continue;
-    const int64_t rank = s.ids[i] / s.each;
-    const int64_t pair = s.once ? i / s.k * s.ranks + rank : i;
-    int32_t& slot = s.slots[pair];
-    if (slot < 0) {
-      int64_t& at = taken[static_cast<size_t>(rank)];
-      if (at == s.cap) {
-        if (s.lost != nullptr) ++*s.lost;
+  std::fill_n(s.pairs, s.ranks * s.cap, -1);
+  std::fill_n(s.to_ids, s.ranks * s.cap * each, -1);
+  for (int64_t rank = 0; rank < s.ranks; ++rank) {
+    int64_t slot = rank * s.cap;
+    for (int64_t first = 0; first < s.N * s.k; first += each) {
+      int64_t here = 0;
+      for (int64_t i = first; i < first + each; ++i) {
+        if (s.ids[i] < 0 || s.ids[i] / s.each != rank) continue;
+        ++here;
+        if (slot == (rank + 1) * s.cap) continue;
+        s.to_ids[slot * each + i - first] =
+            static_cast<int32_t>(s.ids[i] - rank * s.each);
+      }
+      if (here == 0) continue;
+      if (slot == (rank + 1) * s.cap) {
+        if (s.lost != nullptr) *s.lost += static_cast<double>(here);
         continue;
       }
-      slot = static_cast<int32_t>(rank * s.cap + at++);
-      s.pairs[slot] = static_cast<int32_t>(pair);
+      const int64_t pair = s.once ? first / s.k * s.ranks + rank : first;
+      s.slots[pair] = static_cast<int32_t>(slot);
+      s.pairs[slot++] = static_cast<int32_t>(pair);
     }
-    s.to_ids[slot * of_slot + i % of_slot] =
-        static_cast<int32_t>(s.ids[i] % s.each);
   }
 }
 

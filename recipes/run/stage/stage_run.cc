@@ -25,8 +25,6 @@ bool SameVisits(const Recipe& recipe, size_t a, size_t b) {
   return recipe.Batch(a) == recipe.Batch(b) &&
          recipe.MicroBatch(a) == recipe.MicroBatch(b) &&
          recipe.ExpertRoom(a) == recipe.ExpertRoom(b) &&
-         recipe.stages[a].parallel.dispatch ==
-             recipe.stages[b].parallel.dispatch &&
          recipe.RecomputeOf(a) == recipe.RecomputeOf(b);
 }
 
@@ -46,9 +44,7 @@ BatchShape BatchShapeOf(const Recipe& recipe, size_t stage) {
           .masked = recipe.data.masked(),
           .deterministic = recipe.run.deterministic,
           .remake = recipe.RecomputeOf(stage) != Recompute::kNone,
-          .expert_room = recipe.ExpertRoom(stage),
-          .expert_once = recipe.stages[stage].parallel.dispatch ==
-                         ExpertDispatch::kDeduplicated};
+          .expert_room = recipe.ExpertRoom(stage)};
 }
 
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {

@@ -86,7 +86,6 @@ CutOptions OptionsOf(const Ranks& ranks, const Way& way) {
           .context = ranks.context,
           .expert = ranks.expert,
           .expert_room = way.room,
-          .expert_once = way.once,
           .nodes = !way.once        ? 1
                    : way.one_a_node ? ranks.expert
                                     : 2,

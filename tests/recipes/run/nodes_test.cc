@@ -123,6 +123,21 @@ TEST(Nodes, TokensGoOnceToEach) {
       1e-5);
 }
 
+// At a switch the old stage is evaluated with the dispatch of the next one,
+// which adds four outputs in another order.
+TEST(Nodes, ASwitchToAnotherDispatchKeepsTheLoss) {
+  TinyRuns runs("tiny_m6");
+  runs.Go({.ranks = 4,
+           .sets = {"stage.0.parallel.expert=4",
+                    "stage.0.parallel.dispatch=all-to-all",
+                    "stage.1.parallel.dispatch=deduplicated"},
+           .out = "run",
+           .ranks_per_node = 2});
+  const std::vector<Switch> switches = runs.Switches("run");
+  ASSERT_EQ(switches.size(), 1u);
+  EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
+}
+
 // Of those that were started, before anything else is done.
 TEST(Nodes, OfARun) {
   const TinyRuns runs;
