@@ -22,7 +22,7 @@ struct BatchShape {
   bool deterministic = true;  // VisitInputs::deterministic
   bool remake = true;         // VisitInputs::remake
   double expert_room = 0;     // VisitInputs::expert_room
-  bool same_tokens = false;  // VisitGroups::same_tokens
+  bool same_tokens = false;   // VisitGroups::same_tokens
   // Ranks between which the tokens of a row are cut (engine/context_cut.h).
   int64_t context = 1;
   int64_t tokens() const { return micro_batch * seq; }
