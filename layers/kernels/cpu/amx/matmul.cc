@@ -61,10 +61,12 @@ struct AmxTiles {
   using Element = uint16_t;
   static constexpr int64_t kRows = 2 * kTile;
   static constexpr int64_t kColumns = 2 * kTile;
-  // B is copied once for this many rows, and a panel of it fits the L1 cache.
-  static constexpr int64_t kBlockRows = 1024;
+  // A panel of B fits the L1 cache, a block's slice of A and its sums the L2.
+  static constexpr int64_t kBlockRows = 512;
   static constexpr int64_t kStep = 2 * kTile;
-  static constexpr int64_t kSlice = 512;
+  static constexpr int64_t kSlice = 384;
+  static constexpr int64_t kCopyA = 110;  // transposed
+  static constexpr int64_t kCopyB = 80;
   using Scope = Tiles;
 
   // to[panel][step][tile of the panel]
@@ -83,8 +85,10 @@ struct AmxTiles {
     }
   }
 
-  static const uint16_t* InPlace(const BFloat16*, int64_t, int64_t, int64_t) {
-    return nullptr;
+  template <typename T>
+  static int64_t RowsInPlace(int64_t, int64_t k_stride, int64_t k,
+                             int64_t rows) {
+    return k_stride == 1 && k % kStep == 0 ? rows / kRows * kRows : 0;
   }
 
   static void Multiply(const Panel<uint16_t>& p) {
@@ -111,6 +115,11 @@ struct AmxTiles {
 
   static void MultiplyWhole(const Panel<uint16_t>& p, float* c, int64_t ldc) {
     const int64_t row = ldc * static_cast<int64_t>(sizeof(float));
+    // In words: A from one step to the next, and its lower tile.
+    const int64_t next = p.lda == 0 ? 2 * kTileWords : kTile;
+    const int64_t lower = p.lda == 0 ? kTileWords : kTile * p.lda / 2;
+    const int64_t a_row = p.lda == 0 ? kTileBytes : 2 * p.lda;
+    const int64_t lines = Parts(p.lines, p.k / kStep);
     float* const below = c + kTile * ldc;
     DELINK_TILE_FENCE();
     if (p.accumulate) {
@@ -128,15 +137,16 @@ struct AmxTiles {
     const auto* b = reinterpret_cast<const uint32_t*>(p.b);
 #pragma GCC unroll 1
     for (int64_t l = 0; l < p.k; l += kStep) {
-      DELINK_TILE_LOAD(4, a, kTileBytes);
+      DELINK_TILE_LOAD(4, a, a_row);
       DELINK_TILE_LOAD(6, b, kTileBytes);
       DELINK_TILE_LOAD(7, b + kTileWords, kTileBytes);
+      p.ahead->Fetch(lines);
       DELINK_TILE_MULTIPLY(0, 4, 6);
-      DELINK_TILE_LOAD(5, a + kTileWords, kTileBytes);
+      DELINK_TILE_LOAD(5, a + lower, a_row);
       DELINK_TILE_MULTIPLY(1, 4, 7);
       DELINK_TILE_MULTIPLY(2, 5, 6);
       DELINK_TILE_MULTIPLY(3, 5, 7);
-      a += 2 * kTileWords;
+      a += next;
       b += 2 * kTileWords;
     }
     DELINK_TILE_STORE(0, c, row);

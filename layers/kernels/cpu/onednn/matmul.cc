@@ -46,6 +46,20 @@ dnnl::cpu_isa Isa() {
 // different team sizes, but does not split sums of at most this length.
 constexpr int64_t kLongestSum = 1024;
 
+// Whether rows of B that are `bytes` apart fall into so few sets of an Intel
+// processor's first cache that oneDNN, which copies B itself only if they are a
+// power of two apart, is slow: at 12 KiB it takes twice as long.
+bool RowsCollide(int64_t bytes) {
+#if defined(__x86_64__)
+  constexpr int64_t kApart = 1024, kFrom = 3 * kApart;
+  const bool power = (bytes & (bytes - 1)) == 0;
+  return __builtin_cpu_is("intel") != 0 && bytes >= kFrom &&
+         bytes % kApart == 0 && !power;
+#else
+  return false;
+#endif
+}
+
 using Key = std::array<int64_t, 8>;
 
 // A product, with the types of A, B and the bias, and of C.
@@ -181,6 +195,32 @@ void RunChecked(const Product& product) {
   }
 }
 
+// Copies B, some columns at a time, to rows that do not collide. All sums are
+// short enough.
+void MultiplyCopied(const Product& product) {
+  constexpr int64_t kColumns = 1024, kPad = 16;
+  thread_local std::vector<float> copies;
+  Product part = product;
+  MatmulArgs& p = part.args;
+  for (int64_t first = 0; first < product.args.n; first += kColumns) {
+    p.n = std::min(kColumns, product.args.n - first);
+    p.ldb = p.n + kPad;
+    copies.resize(std::max(copies.size(), static_cast<size_t>(p.k * p.ldb)));
+    const float* const from = static_cast<const float*>(product.args.b) + first;
+    float* const to = copies.data();
+#pragma omp parallel for if (p.k * p.n > kParallelFrom)
+    for (int64_t row = 0; row < p.k; ++row) {
+      std::copy_n(from + row * product.args.ldb, p.n, to + row * p.ldb);
+    }
+    p.b = to;
+    p.c = static_cast<float*>(product.args.c) + first;
+    if (p.bias != nullptr) {
+      p.bias = static_cast<const float*>(product.args.bias) + first;
+    }
+    RunChecked(part);
+  }
+}
+
 // The result of an empty sum: C or zero, plus the bias.
 template <typename T, typename C>
 void EmptySum(const MatmulArgs& s) {
@@ -231,15 +271,18 @@ void Multiply(const MatmulArgs& s) {
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return EmptySum<T, C>(s);
   Product part = {s, kType<T>, kType<C>};
-  if (!s.transpose_a || s.k <= kLongestSum) return RunChecked(part);
+  const bool copy = std::is_same_v<T, float> && !s.transpose_b &&
+                    RowsCollide(s.ldb * static_cast<int64_t>(sizeof(T)));
+  const bool split = (s.transpose_a || copy) && s.k > kLongestSum;
+  if (!split) return copy ? MultiplyCopied(part) : RunChecked(part);
   // Otherwise the sum of each part would be rounded.
   if constexpr (!std::is_same_v<C, float>) return MultiplyBeside<T, C>(s);
   MatmulArgs& p = part.args;
   for (int64_t first = 0; first < s.k; first += kLongestSum) {
     p.k = std::min(kLongestSum, s.k - first);
-    p.a = static_cast<const T*>(s.a) + first * s.lda;
+    p.a = static_cast<const T*>(s.a) + first * (s.transpose_a ? s.lda : 1);
     p.b = static_cast<const T*>(s.b) + first * (s.transpose_b ? 1 : s.ldb);
-    RunChecked(part);
+    copy ? MultiplyCopied(part) : RunChecked(part);
     p.accumulate = true;
     p.bias = nullptr;
   }

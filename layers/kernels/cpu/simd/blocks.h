@@ -3,12 +3,14 @@
 // panel of A by one of B. A Core has
 //   Element                         of a panel
 //   kRows, kColumns                 of a panel of A and of B
-//   kBlockRows                      a multiple of kRows
+//   kBlockRows                      most rows of a block, a multiple of kRows
 //   kStep, kSlice                   k is copied in whole steps, slices are too
+//   kCopyA, kCopyB                  the time in which an element is copied, in
+//                                   multiply-adds
 //   Pack<is A>                      (from, stride, k_stride, count, k, to)
-//   InPlace                         (a, stride, k_stride, k): where A can be
-//                                   read without a copy, or null
-//   Multiply(Panel)
+//   RowsInPlace<T>                  (stride, k_stride, k, rows): how many rows
+//                                   of A, of type T, are read without a copy
+//   Multiply(Panel)                 also fetches the panel's lines
 //   Scope                           lives while a block is multiplied
 // An element of C is one chain of sums in the order of k; its links are steps
 // counted from k = 0. So its bits depend only on its row of A and column of B,
@@ -23,14 +25,40 @@
 
 namespace delink::cpu::DELINK_SIMD {
 
-// Bounds of a block's columns. With more columns A is copied less often.
-inline constexpr int64_t kFewestColumns = 256;
+// Bounds of a block's columns.
 inline constexpr int64_t kMostColumns = 1024;
+inline constexpr int64_t kMostColumnsBeside = 256;  // of C's separate memory
 
 static inline int64_t Smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 static inline int64_t Parts(int64_t size, int64_t part) {
   return (size + part - 1) / part;
 }
+// The length of the fewest parts of at most `most`, as equal as multiples of
+// `unit` can be.
+static inline int64_t EqualParts(int64_t size, int64_t most, int64_t unit) {
+  if (size == 0) return unit;
+  return Parts(Parts(size, Parts(size, most)), unit) * unit;
+}
+
+// Memory that is fetched into the cache some lines at a time: `runs` runs of
+// `bytes`, `stride` bytes apart.
+struct Ahead {
+  static constexpr int64_t kLine = 64;
+  const char* at;
+  int64_t runs, bytes, stride, offset = 0;
+
+  int64_t Lines() const { return runs * Parts(bytes, kLine); }
+  void Fetch(int64_t lines) {
+    for (; lines > 0 && runs > 0; --lines) {
+      __builtin_prefetch(at + offset, 0, 2);
+      offset += kLine;
+      if (offset < bytes) continue;
+      offset = 0;
+      at += stride;
+      --runs;
+    }
+  }
+};
 
 // The product of a panel of A and one of B, for `rows` by `columns` of C.
 template <typename Element>
@@ -43,6 +71,8 @@ struct Panel {
   int64_t ldc;
   bool accumulate;
   bool first;  // of the products that are added to these elements of C
+  Ahead* ahead;
+  int64_t lines;  // of it to fetch meanwhile
 };
 
 template <typename Core>
@@ -78,26 +108,6 @@ static void Start(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
   }
 }
 
-// Memory that is fetched into the cache some lines at a time: `runs` runs of
-// `bytes`, `stride` bytes apart.
-struct Ahead {
-  static constexpr int64_t kLine = 64;
-  const char* at;
-  int64_t runs, bytes, stride, offset = 0;
-
-  int64_t Lines() const { return runs * Parts(bytes, kLine); }
-  void Fetch(int64_t lines) {
-    for (; lines > 0 && runs > 0; --lines) {
-      __builtin_prefetch(at + offset, 0, 2);
-      offset += kLine;
-      if (offset < bytes) continue;
-      offset = 0;
-      at += stride;
-      --runs;
-    }
-  }
-};
-
 // The part of B at row l and column j.
 template <typename T>
 static Ahead PartOfB(const MatmulArgs& s, int64_t l, int64_t j, int64_t k,
@@ -121,12 +131,14 @@ static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
   const int64_t b_k = s.transpose_b ? 1 : s.ldb;
   const T* a = static_cast<const T*>(s.a) + i * a_row;
   const T* b = static_cast<const T*>(s.b) + j * b_column;
-  const typename Core::Element* const there = Core::InPlace(a, a_row, a_k, s.k);
-  for (int64_t l = 0; l < s.k; l += Core::kSlice) {
-    const int64_t k = Smaller(Core::kSlice, s.k - l);
+  const int64_t in_place = Core::template RowsInPlace<T>(a_row, a_k, s.k, rows);
+  const int64_t slice = EqualParts(s.k, Core::kSlice, Core::kStep);
+  for (int64_t l = 0; l < s.k; l += slice) {
+    const int64_t k = Smaller(slice, s.k - l);
     const int64_t copied = Parts(k, Core::kStep) * Core::kStep;
-    if (there == nullptr) {
-      Core::template Pack<true>(a + l * a_k, a_row, a_k, rows, k, panels->a);
+    if (in_place < rows) {
+      Core::template Pack<true>(a + in_place * a_row + l * a_k, a_row, a_k,
+                                rows - in_place, k, panels->a);
     }
     for (int64_t column = 0; column < columns; column += Core::kColumns) {
       const int64_t width = Smaller(Core::kColumns, columns - column);
@@ -135,32 +147,70 @@ static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
       const int64_t next = column + width < columns ? column + width : 0;
       const int64_t next_l = next > 0 ? l : Smaller(l + k, s.k);
       Ahead ahead =
-          PartOfB<T>(s, next_l, j + next, Smaller(Core::kSlice, s.k - next_l),
+          PartOfB<T>(s, next_l, j + next, Smaller(slice, s.k - next_l),
                      Smaller(Core::kColumns, columns - next));
       const int64_t lines = Parts(ahead.Lines(), Parts(rows, Core::kRows));
       for (int64_t row = 0; row < rows; row += Core::kRows) {
-        ahead.Fetch(lines);
-        Core::Multiply({.rows = Smaller(Core::kRows, rows - row),
-                        .columns = width,
-                        .k = copied,
-                        .a = there != nullptr ? there + row * a_row + l
-                                              : panels->a + row * copied,
-                        .lda = there != nullptr ? a_row : 0,
-                        .b = panels->b,
-                        .c = sums.at + row * sums.ld + column,
-                        .ldc = sums.ld,
-                        .accumulate = l > 0 || sums.started,
-                        .first = l == 0});
+        const bool copy = row >= in_place;
+        Core::Multiply(
+            {.rows = Smaller(Core::kRows, rows - row),
+             .columns = width,
+             .k = copied,
+             .a = copy ? panels->a + (row - in_place) * copied
+                       : reinterpret_cast<const typename Core::Element*>(
+                             a + row * a_row + l),
+             .lda = copy ? 0 : a_row,
+             .b = panels->b,
+             .c = sums.at + row * sums.ld + column,
+             .ldc = sums.ld,
+             .accumulate = l > 0 || sums.started,
+             .first = l == 0,
+             .ahead = &ahead,
+             .lines = lines});
       }
     }
   }
 }
 
+// How C is cut into blocks, of so many rows and columns.
+struct Cut {
+  int64_t rows, columns;
+};
+
+// The cut that takes a team the least time: few copies, equal shares.
 template <typename Core, typename T, typename C>
-static void Block(const MatmulArgs& s, int64_t i, int64_t j, int64_t columns,
+static Cut CutOf(const MatmulArgs& s, int64_t products) {
+  const int64_t a_row = s.transpose_a ? 1 : s.lda;
+  const int64_t a_k = s.transpose_a ? s.lda : 1;
+  const bool copy =
+      Core::template RowsInPlace<T>(a_row, a_k, s.k, Core::kRows) == 0;
+  Cut best{};
+  int64_t least = 0;
+  for (int64_t m = Core::kBlockRows; m >= 2 * Core::kRows; m /= 2) {
+    int64_t n = kIsF32<C> ? kMostColumns : kMostColumnsBeside;
+    for (; n >= 2 * Core::kColumns; n /= 2) {
+      const Cut cut = {EqualParts(s.m, m, Core::kRows),
+                       EqualParts(s.n, n, Core::kColumns)};
+      const int64_t time = cut.rows * cut.columns + Core::kCopyB * cut.columns +
+                           (copy ? Core::kCopyA * cut.rows : 0);
+      const int64_t blocks =
+          products * Parts(s.m, cut.rows) * Parts(s.n, cut.columns);
+      const int64_t team_time = Parts(blocks, MaxThreads()) * time;
+      if (least == 0 || team_time < least) {
+        best = cut;
+        least = team_time;
+      }
+    }
+  }
+  return best;
+}
+
+template <typename Core, typename T, typename C>
+static void Block(const MatmulArgs& s, int64_t i, int64_t j, Cut cut,
                   Panels<Core>* panels) {
   [[maybe_unused]] const typename Core::Scope scope;
-  const int64_t rows = Smaller(Core::kBlockRows, s.m - i);
+  const int64_t rows = Smaller(cut.rows, s.m - i);
+  const int64_t columns = Smaller(cut.columns, s.n - j);
   const bool started = s.accumulate || s.bias != nullptr || s.k == 0;
   C* c = static_cast<C*>(s.c) + i * s.ldc + j;
   if constexpr (kIsF32<C>) {
@@ -168,12 +218,12 @@ static void Block(const MatmulArgs& s, int64_t i, int64_t j, int64_t columns,
     Start<T, C>(s, i, j, rows, columns, sums);
     AddProducts<Core, T>(s, i, j, rows, columns, sums, panels);
   } else {
-    alignas(64) float beside[Core::kBlockRows * kFewestColumns];
-    const Sums sums = {beside, kFewestColumns, started};
+    alignas(64) float beside[Core::kBlockRows * kMostColumnsBeside];
+    const Sums sums = {beside, kMostColumnsBeside, started};
     Start<T, C>(s, i, j, rows, columns, sums);
     AddProducts<Core, T>(s, i, j, rows, columns, sums, panels);
     for (int64_t row = 0; row < rows; ++row) {
-      const float* sum = beside + row * kFewestColumns;
+      const float* sum = beside + row * kMostColumnsBeside;
       C* to = c + row * s.ldc;
       ForRow(columns, [&](auto load, auto store)
                           DELINK_LAMBDA { store(to, load(sum)); });
@@ -186,18 +236,13 @@ static void Block(const MatmulArgs& s, int64_t i, int64_t j, int64_t columns,
 template <typename Core, typename T, typename C>
 static void Blocks(const MatmulArgs& s, int64_t products,
                    Panels<Core>* panels) {
-  const int64_t down = Parts(s.m, Core::kBlockRows);
-  int64_t columns = kIsF32<C> ? kMostColumns : kFewestColumns;
-  while (columns > kFewestColumns &&
-         products * down * Parts(s.n, columns) < 4 * MaxThreads()) {
-    columns /= 2;
-  }
-  const int64_t blocks = down * Parts(s.n, columns);
+  const Cut cut = CutOf<Core, T, C>(s, products);
+  const int64_t down = Parts(s.m, cut.rows);
+  const int64_t blocks = down * Parts(s.n, cut.columns);
 #pragma omp for schedule(dynamic, 1) nowait
   for (int64_t block = 0; block < blocks; ++block) {
-    const int64_t i = block % down * Core::kBlockRows;
-    const int64_t j = block / down * columns;
-    Block<Core, T, C>(s, i, j, Smaller(columns, s.n - j), panels);
+    Block<Core, T, C>(s, block % down * cut.rows, block / down * cut.columns,
+                      cut, panels);
   }
 }
 
@@ -213,8 +258,7 @@ static void Blocks(const MatmulArgs& s, int64_t products,
 
 template <typename Core, typename T>
 static void Product(const MatmulArgs& s) {
-  const bool several = s.m > Core::kBlockRows || s.n > kFewestColumns;
-#pragma omp parallel if (several && s.m * s.n * s.k > kParallelProducts)
+#pragma omp parallel if (s.m * s.n * s.k > kParallelProducts)
   {
     Panels<Core> panels;
     Blocks<Core, T>(s, 1, &panels);

@@ -123,6 +123,7 @@ struct Vectors {
   static constexpr int64_t kColumns = kMaxVecs * kWidth;
   static constexpr int64_t kBlockRows = 48 * kRows;
   static constexpr int64_t kSlice = 256 * kStep;
+  static constexpr int64_t kCopyA = 8 * kStep, kCopyB = 8 * kStep;
   struct Scope {};
 
   template <bool kIsA, typename T>
@@ -132,17 +133,15 @@ struct Vectors {
                                               reinterpret_cast<float*>(to));
   }
   template <typename T>
-  static const Element* InPlace(const T* a, int64_t stride, int64_t k_stride,
-                                int64_t k) {
+  static int64_t RowsInPlace(int64_t stride, int64_t k_stride, int64_t k,
+                             int64_t rows) {
     // Narrow panels of B read A so often that its copy pays.
-    if constexpr (std::is_same_v<T, Element> && kColumns >= 64) {
-      const bool whole = stride % kStep == 0 && k % kStep == 0;
-      return k_stride == 1 && whole ? a : nullptr;
-    } else {
-      return nullptr;
-    }
+    const bool reads = std::is_same_v<T, Element> && kColumns >= 64;
+    const bool whole = stride % kStep == 0 && k % kStep == 0;
+    return reads && k_stride == 1 && whole ? rows : 0;
   }
   static void Multiply(const Panel<Element>& p) {
+    p.ahead->Fetch(p.lines);
     const TileProduct tile = {.m = p.rows,
                               .n = p.columns,
                               .k = p.k / kStep,
