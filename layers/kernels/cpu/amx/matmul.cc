@@ -120,6 +120,8 @@ struct AmxTiles {
     const int64_t lower = p.lda == 0 ? kTileWords : kTile * p.lda / 2;
     const int64_t a_row = p.lda == 0 ? kTileBytes : 2 * p.lda;
     const int64_t lines = Parts(p.lines, p.k / kStep);
+    Ahead c_below = p.c_below;
+    const int64_t c_lines = Parts(c_below.Lines(), p.k / kStep);
     float* const below = c + kTile * ldc;
     DELINK_TILE_FENCE();
     if (p.accumulate) {
@@ -141,6 +143,7 @@ struct AmxTiles {
       DELINK_TILE_LOAD(6, b, kTileBytes);
       DELINK_TILE_LOAD(7, b + kTileWords, kTileBytes);
       p.ahead->Fetch(lines);
+      c_below.Fetch(c_lines);
       DELINK_TILE_MULTIPLY(0, 4, 6);
       DELINK_TILE_LOAD(5, a + lower, a_row);
       DELINK_TILE_MULTIPLY(1, 4, 7);

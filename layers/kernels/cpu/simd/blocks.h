@@ -70,9 +70,11 @@ struct Panel {
   float* c;
   int64_t ldc;
   bool accumulate;
-  bool first;  // of the products that are added to these elements of C
-  Ahead* ahead;
+  bool first;     // of the products that are added to these elements of C
+  Ahead* ahead;   // of the next panel of B
   int64_t lines;  // of it to fetch meanwhile
+  // C of the next rows, if it has not been read; a Core may fetch it otherwise.
+  Ahead c_below;
 };
 
 template <typename Core>
@@ -108,21 +110,45 @@ static void Start(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
   }
 }
 
+template <typename T>
+static Ahead Rows(const T* at, int64_t ld, int64_t rows, int64_t columns) {
+  constexpr int64_t kSize = sizeof(T);
+  return {.at = reinterpret_cast<const char*>(at),
+          .runs = rows,
+          .bytes = columns * kSize,
+          .stride = ld * kSize};
+}
+
 // The part of B at row l and column j.
 template <typename T>
 static Ahead PartOfB(const MatmulArgs& s, int64_t l, int64_t j, int64_t k,
                      int64_t columns) {
-  constexpr int64_t kSize = sizeof(T);
-  const int64_t first = s.transpose_b ? j * s.ldb + l : l * s.ldb + j;
-  return {.at = static_cast<const char*>(s.b) + first * kSize,
-          .runs = s.transpose_b ? columns : k,
-          .bytes = (s.transpose_b ? k : columns) * kSize,
-          .stride = s.ldb * kSize};
+  const T* at = static_cast<const T*>(s.b) +
+                (s.transpose_b ? j * s.ldb + l : l * s.ldb + j);
+  return s.transpose_b ? Rows(at, s.ldb, columns, k)
+                       : Rows(at, s.ldb, k, columns);
+}
+
+// Rounds sums of C that have been made in separate memory.
+template <typename C>
+static void Round(Sums sums, int64_t rows, int64_t columns, C* to, int64_t ld) {
+  for (int64_t row = 0; row < rows; ++row) {
+    const float* sum = sums.at + row * sums.ld;
+    C* at = to + row * ld;
+    if (row + 2 < rows) {
+      const C* const later = at + 2 * ld;
+      for (int64_t i = 0; i < columns; i += 64 / int64_t{sizeof(C)}) {
+        __builtin_prefetch(later + i, 1);
+      }
+    }
+    ForRow(columns,
+           [&](auto load, auto store) DELINK_LAMBDA { store(at, load(sum)); });
+  }
 }
 
 // The block of C at row i and column j, of `rows` and `columns`. While a panel
 // is multiplied, the next one of B is fetched.
-template <typename Core, typename T>
+template <typename Core, typename T, typename C>
 static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
                         int64_t columns, Sums sums, Panels<Core>* panels) {
   const int64_t a_row = s.transpose_a ? 1 : s.lda;
@@ -152,8 +178,12 @@ static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
       const int64_t lines = Parts(ahead.Lines(), Parts(rows, Core::kRows));
       for (int64_t row = 0; row < rows; row += Core::kRows) {
         const bool copy = row >= in_place;
+        const int64_t high = Smaller(Core::kRows, rows - row);
+        const Sums part = {sums.at + row * sums.ld + column, sums.ld};
+        const int64_t next_high = Smaller(Core::kRows, rows - row - high);
+        const bool fetch = kIsF32<C> && l == 0;
         Core::Multiply(
-            {.rows = Smaller(Core::kRows, rows - row),
+            {.rows = high,
              .columns = width,
              .k = copied,
              .a = copy ? panels->a + (row - in_place) * copied
@@ -161,12 +191,14 @@ static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
                              a + row * a_row + l),
              .lda = copy ? 0 : a_row,
              .b = panels->b,
-             .c = sums.at + row * sums.ld + column,
-             .ldc = sums.ld,
+             .c = part.at,
+             .ldc = part.ld,
              .accumulate = l > 0 || sums.started,
              .first = l == 0,
              .ahead = &ahead,
-             .lines = lines});
+             .lines = lines,
+             .c_below = Rows(part.at + high * part.ld, part.ld,
+                             fetch ? next_high : 0, width)});
       }
     }
   }
@@ -216,18 +248,13 @@ static void Block(const MatmulArgs& s, int64_t i, int64_t j, Cut cut,
   if constexpr (kIsF32<C>) {
     const Sums sums = {c, s.ldc, started};
     Start<T, C>(s, i, j, rows, columns, sums);
-    AddProducts<Core, T>(s, i, j, rows, columns, sums, panels);
+    AddProducts<Core, T, C>(s, i, j, rows, columns, sums, panels);
   } else {
     alignas(64) float beside[Core::kBlockRows * kMostColumnsBeside];
     const Sums sums = {beside, kMostColumnsBeside, started};
     Start<T, C>(s, i, j, rows, columns, sums);
-    AddProducts<Core, T>(s, i, j, rows, columns, sums, panels);
-    for (int64_t row = 0; row < rows; ++row) {
-      const float* sum = beside + row * kMostColumnsBeside;
-      C* to = c + row * s.ldc;
-      ForRow(columns, [&](auto load, auto store)
-                          DELINK_LAMBDA { store(to, load(sum)); });
-    }
+    AddProducts<Core, T, C>(s, i, j, rows, columns, sums, panels);
+    Round(sums, rows, columns, c, s.ldc);
   }
 }
 
