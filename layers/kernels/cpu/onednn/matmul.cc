@@ -46,15 +46,16 @@ dnnl::cpu_isa Isa() {
 // different team sizes, but does not split sums of at most this length.
 constexpr int64_t kLongestSum = 1024;
 
-// Whether rows of B that are `bytes` apart fall into so few sets of an Intel
-// processor's first cache that oneDNN, which copies B itself only if they are a
-// power of two apart, is slow: at 12 KiB it takes twice as long.
-bool RowsCollide(int64_t bytes) {
+// Whether rows of B fall into so few sets of an Intel processor's caches that a
+// copy of B pays: at 12 KiB from row to row oneDNN takes twice as long. It
+// copies B itself if rows are a power of two apart.
+bool RowsCollide(const MatmulArgs& s) {
 #if defined(__x86_64__)
-  constexpr int64_t kApart = 1024, kFrom = 3 * kApart;
-  const bool power = (bytes & (bytes - 1)) == 0;
-  return __builtin_cpu_is("intel") != 0 && bytes >= kFrom &&
-         bytes % kApart == 0 && !power;
+  constexpr int64_t kApart = 1024, kLong = 9 * kApart, kLarge = 4096 * kApart;
+  const int64_t bytes = s.ldb * static_cast<int64_t>(sizeof(float));
+  const bool collide = bytes % kApart == 0 && (bytes & (bytes - 1)) != 0;
+  return __builtin_cpu_is("intel") != 0 && !s.transpose_b && collide &&
+         (s.transpose_a ? bytes > kLong : s.k * bytes > kLarge);
 #else
   return false;
 #endif
@@ -199,11 +200,13 @@ void RunChecked(const Product& product) {
 // short enough.
 void MultiplyCopied(const Product& product) {
   constexpr int64_t kColumns = 1024, kPad = 16;
+  const int64_t parts = (product.args.n + kColumns - 1) / kColumns;
+  const int64_t columns = (product.args.n + parts - 1) / parts;
   thread_local std::vector<float> copies;
   Product part = product;
   MatmulArgs& p = part.args;
-  for (int64_t first = 0; first < product.args.n; first += kColumns) {
-    p.n = std::min(kColumns, product.args.n - first);
+  for (int64_t first = 0; first < product.args.n; first += columns) {
+    p.n = std::min(columns, product.args.n - first);
     p.ldb = p.n + kPad;
     copies.resize(std::max(copies.size(), static_cast<size_t>(p.k * p.ldb)));
     const float* const from = static_cast<const float*>(product.args.b) + first;
@@ -271,8 +274,7 @@ void Multiply(const MatmulArgs& s) {
   if (s.m == 0 || s.n == 0) return;
   if (s.k == 0) return EmptySum<T, C>(s);
   Product part = {s, kType<T>, kType<C>};
-  const bool copy = std::is_same_v<T, float> && !s.transpose_b &&
-                    RowsCollide(s.ldb * static_cast<int64_t>(sizeof(T)));
+  const bool copy = std::is_same_v<T, float> && RowsCollide(s);
   const bool split = (s.transpose_a || copy) && s.k > kLongestSum;
   if (!split) return copy ? MultiplyCopied(part) : RunChecked(part);
   // Otherwise the sum of each part would be rounded.
