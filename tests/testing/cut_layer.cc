@@ -217,6 +217,7 @@ class CutRank {
   absl::Status Run() {
     for (int time = 0; time < options_.times; ++time) {
       record_ = {.lost = record_.lost};
+      FillInput(time);
       Bind(time > 0);
       visit_->Forward(Phase::kForward, Inputs(), x_.tensor(), y_.tensor());
       ExpectExchanges(Phase::kForward);
@@ -242,6 +243,9 @@ class CutRank {
     result.loss.tokens += record_.tokens;
     result.loss.z_sum += record_.z_sum;
     result.loss.lost += record_.lost;
+    result.ranks.push_back({.tokens = own_, .lost = record_.lost});
+    result.sums.resize(std::max(result.sums.size(), sums_.size()));
+    for (size_t i = 0; i < sums_.size(); ++i) result.sums[i] += sums_[i];
     Place(y_, result.y);
     Place(dx_, result.dx);
     for (size_t i = 0; i < held_.size(); ++i) {
@@ -347,7 +351,9 @@ class CutRank {
               .weight = Array(exact ? wide : options_.dtype, shape),
               .grad = Array(gradients, shape, linked ? 0.0 : 1.0),
               .linked = linked};
-    const std::vector<double> values = ValuesOf(decl);
+    const auto given = c_.weights.find(decl.name);
+    const std::vector<double> values =
+        given != c_.weights.end() ? given->second : ValuesOf(decl);
     ForEach(decl.spec.shape, held.rects,
             [&](int64_t i, int64_t w) { held.weight.Set(i, At(values, w)); });
     held_.push_back(std::move(held));
@@ -362,9 +368,17 @@ class CutRank {
     const Shape shape = options_.sequence
                             ? Shape{1, static_cast<int64_t>(own_.size()), c_.D}
                             : Shape{c_.B, T, c_.D};
-    const std::vector<double> all = Numbers("x", c_.B * c_.T * c_.D);
-    x_ = Array(options_.dtype, shape, TokensOf(all, own_, c_.D));
-    dx_ = Array(options_.dtype, shape);
+    x_ = dx_ = Array(options_.dtype, shape);
+    FillInput(0);
+  }
+  void FillInput(int time) {
+    if (!c_.tokens.empty()) return;
+    const int64_t count = c_.B * c_.T * c_.D;
+    const auto first = c_.x.begin() + (c_.x.empty() ? 0 : time * count);
+    const std::vector<double> all =
+        c_.x.empty() ? Numbers("x", count)
+                     : std::vector<double>(first, first + count);
+    x_ = Array(options_.dtype, x_.shape(), TokensOf(all, own_, c_.D));
   }
   VisitRunner::Options RunnerOptions(MemoryMode memory) {
     return {.device = device_.get(),
@@ -388,8 +402,13 @@ class CutRank {
     VisitRunner probe(RunnerOptions(MemoryMode::kHeap));
     probe.Forward(Phase::kForward, Inputs(), x_.tensor(), Tensor());
     const Shape shape = probe.output().shape();
+    // Ranks with the same tokens would add the same.
+    if (options_.training && (options_.sequence || rank_ == 0)) {
+      sums_.resize(static_cast<size_t>(probe.tape().sums_asked()));
+    }
     y_ = Array(options_.dtype, shape);
     TakeNotes();
+    record_ = {};
     const std::vector<double> all = Numbers("dy", c_.B * c_.T * shape[2]);
     dy_ = Array(options_.dtype, shape, TokensOf(all, own_, shape[2]));
   }
@@ -403,6 +422,7 @@ class CutRank {
             .samples = samples_.data(),
             .targets = given(targets_),
             .loss = &record_,
+            .sums = sums_.empty() ? nullptr : sums_.data(),
             .positions = given(positions_),
             .documents = given(c_.documents),
             .places = context_ != nullptr ? places_.data() : nullptr,
@@ -474,6 +494,7 @@ class CutRank {
   std::vector<int64_t> tokens_, own_;  // by row: number in [B, T] of all
   std::vector<int32_t> targets_, positions_;
   LossRecord record_;
+  std::vector<double> sums_;
   Array x_, dx_, y_, dy_;
   std::unique_ptr<VisitRunner> visit_;
 };

@@ -33,6 +33,10 @@ struct CutCase {
   // tokens are given as in a run.
   std::vector<int32_t> positions = {};
   std::vector<int32_t> documents = {};
+  // In place of random numbers: [passes, B, T, D], one after the other for each
+  // of CutOptions::times, and parameters by name.
+  std::vector<double> x = {};
+  std::map<std::string, std::vector<double>> weights = {};
 };
 
 // The layer that is a module.
@@ -65,12 +69,18 @@ struct CutOptions {
   bool halves = false;  // of backward
   bool remake = true;   // VisitInputs::remake
   bool training = true;
-  int times = 1;  // gradients of so many equal passes are added up
+  int times = 1;  // gradients of so many passes are added up
 };
 
 struct CutResult {
-  LossRecord loss;                                       // `lost` of all passes
-  std::vector<double> y, dx;                             // all rows
+  LossRecord loss;            // `lost` of all passes, each two forwards
+  std::vector<double> sums;   // Tape::Sums, likewise
+  std::vector<double> y, dx;  // all rows
+  struct OfRank {
+    std::vector<int64_t> tokens;  // by row: number in [B, T]
+    double lost = 0;
+  };
+  std::vector<OfRank> ranks;
   std::map<std::string, std::vector<double>> gradients;  // whole, by name
 };
 

@@ -1,5 +1,6 @@
 // The list of measured kernels: those of mixtures of experts.
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <numeric>
 
@@ -11,18 +12,21 @@ namespace delink::bench {
 namespace {
 
 // How tokens are spread over experts.
-enum class Spread : uint8_t { kEven, kHot, kIdle, kRandom };
+enum class Spread : uint8_t { kEven, kHot, kIdle, kRandom, kZipf, kRank };
 constexpr struct {
   Spread spread;
   const char* name;
 } kSpreads[] = {{Spread::kEven, "even"},
                 {Spread::kHot, "hot"},    // half of all tokens choose expert 0
                 {Spread::kIdle, "idle"},  // half of the experts have none
-                {Spread::kRandom, "random"}};
+                {Spread::kRandom, "random"},
+                {Spread::kZipf, "zipf"},   // of a density that falls as x^-1.2
+                {Spread::kRank, "rank"}};  // an eighth of experts has all
 
 // Choice j of token n.
 int64_t Chosen(Spread spread, const OpSizes& d, int64_t n, int64_t j) {
   const int64_t next = n * d.k + j;
+  const uint32_t word = Philox(KeyFromSeed(1), static_cast<uint64_t>(n), 0)[0];
   switch (spread) {
     case Spread::kEven:
       return next % d.E;
@@ -31,7 +35,16 @@ int64_t Chosen(Spread spread, const OpSizes& d, int64_t n, int64_t j) {
     case Spread::kIdle:
       return next % (d.E / 2);
     case Spread::kRandom:
-      return (Philox(KeyFromSeed(1), static_cast<uint64_t>(n), 0)[0] + j) % d.E;
+      return (word + j) % d.E;
+    case Spread::kZipf: {
+      // From 1 at the first word to E + 1 behind the last.
+      const double rest = 1 - std::pow(d.E + 1, -0.2);
+      return (static_cast<int64_t>(std::pow(1 - word * 0x1p-32 * rest, -5)) -
+              1 + j) %
+             d.E;
+    }
+    case Spread::kRank:
+      return next % std::max(d.k, d.E / 8);
   }
   return 0;
 }

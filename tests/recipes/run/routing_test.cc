@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/file.h"
+#include "framework/base/log.h"
 #include "framework/device/backend.h"
 #include "framework/optim/find_kernels.h"
 #include "recipes/saved/inspect.h"
@@ -284,6 +286,65 @@ TEST(Routing, CapacityIsOfAMicroBatchOnAnyRanks) {
       }
       EXPECT_NEAR(steps[0].grad_norm, expected[0].grad_norm,
                   1e-5 * expected[0].grad_norm);
+    }
+  }
+}
+
+// Weights of zero stay zero and make all scores equal, so that biases alone
+// choose: in step n all tokens choose the experts 2 n - 2 and 2 n - 1, which
+// one rank of four has. What steps record, and what finds no room, is thus
+// known.
+TEST(Routing, AreExactWhereBiasesAloneChoose) {
+  const TinyRuns runs("tiny_moe");
+  constexpr int64_t kKnown = 4, kCapacity = 8, kMicroBatch = 64;
+  const struct {
+    int ranks;
+    const char* parallel;
+    double lost = 0;  // of 3 layers
+  } layouts[] = {
+      {1, "{}"},
+      {4, "{data=2, tensor=2}"},
+      {4, "{context=2, tensor=2}"},
+      {4, "{data=4, expert=4, dispatch='gather'}"},
+      {4, "{tensor=2, data=2, expert=4, dispatch='gather'}"},
+      // Each rank has 128 choices for one rank, and 64 slots; or two ranks of
+      // its machine have 256, and 128 slots. With a capacity, the validation at
+      // the end is the first pass that lacks room.
+      {4, "{data=4, expert=4, dispatch='all-to-all'}", 3 * 4 * 64},
+      {4, "{data=4, expert=4, dispatch='deduplicated'}", 3 * 2 * 128}};
+  for (const bool drops : {false, true}) {
+    for (const auto& layout : layouts) {
+      SCOPED_TRACE(absl::StrCat(layout.parallel, drops ? ", drops" : ""));
+      SetLogLevel(LogLevel::kWarning);
+      runs.Go({.ranks = layout.ranks,
+               .sets = {"stage.0.share=none", "model.init_std=0",
+                        absl::StrCat("model.capacity=", drops ? 0.5 : 0.0),
+                        absl::StrCat("stage.0.parallel=", layout.parallel)},
+               .out = "run",
+               .until_step = kKnown,
+               .overwrite = true,
+               .ranks_per_node = layout.ranks / 2});
+      SetLogLevel(LogLevel::kError);
+      const std::vector<Json> rows = Routing(runs, "run");
+      ASSERT_EQ(rows.size(), size_t{kKnown});
+      for (size_t step = 0; step < kKnown; ++step) {
+        std::vector<double> choices(kExperts);
+        choices[2 * step] = choices[2 * step + 1] = kTokens;
+        const Json& routing = rows[step]["routing"];
+        for (size_t layer = 0; layer < 3; ++layer) {
+          EXPECT_EQ(Choices(rows[step], layer), choices) << step;
+          EXPECT_EQ(routing["max_violation"][layer], kExperts / 2 - 1);
+          EXPECT_EQ(routing["load"][layer], Json({0, 0, 0, 1, 4}));
+          EXPECT_EQ(routing["dropped"][layer],
+                    drops ? 1 - double{kCapacity} / kMicroBatch : 0);
+        }
+      }
+      const std::string warning = absl::StrCat(
+          "warning: ", layout.lost,
+          " choices of experts found no room on their ranks; there is room for "
+          "4 times the mean from now on\n");
+      EXPECT_EQ(*ReadFile(runs.Folder("run") + "/log.txt"),
+                layout.lost > 0 ? warning : "");
     }
   }
 }
