@@ -185,6 +185,13 @@ absl::Status Executor::Prepare() {
 
 absl::Status Executor::MakeRoom(double lost) {
   DELINK_RETURN_IF_ERROR(Drain());
+  // A rank's share times their number is all that there is.
+  if (options_.batch.expert_room >= program().shape.expert) {
+    return absl::InternalError(absl::StrCat(
+        lost, " choices of experts found no room, though there is room for ",
+        options_.batch.expert_room, " times the mean on each of ",
+        program().shape.expert, " ranks"));
+  }
   options_.batch.expert_room *= 2;
   if (env_.compute->rank() == 0) {
     DELINK_LOG(kWarning) << lost
