@@ -305,7 +305,8 @@ TEST(ExpertLoads, AreCountedAndComputedExactly) {
   }
 }
 
-// The table of docs/experts.md: with a slot less than this, choices are lost.
+// The table of docs/experts.md: with a slot less than this, choices are lost,
+// in evaluation too.
 TEST(ExpertLoads, NeedThisRoom) {
   for (const Load& load : kLoads) {
     SCOPED_TRACE(load.name);
@@ -320,10 +321,20 @@ TEST(ExpertLoads, NeedThisRoom) {
     for (const int nodes : {1, 2}) {
       const double room = nodes == 1 ? load.room : load.room_once;
       // A rank has 16 choices for each, or 32 for each of its machine.
-      Layout of = {4, 1, 4, nodes, room};
-      EXPECT_EQ(RunCut(c, OptionsOf(of)).loss.lost, 0) << nodes;
-      of.room -= 1.0 / (16 * nodes);
-      EXPECT_GT(RunCut(c, OptionsOf(of)).loss.lost, 0) << nodes;
+      const Layout enough = {4, 1, 4, nodes, room};
+      Layout less = enough;
+      less.room -= 1.0 / (16 * nodes);
+      for (const bool training : {true, false}) {
+        for (const Layout& of : {enough, less}) {
+          CutOptions options = OptionsOf(of);
+          options.training = training;
+          const CutResult cut = RunCut(c, options);
+          const std::vector<double> lost = LostIn(of, counts, cut);
+          EXPECT_EQ(cut.loss.lost,
+                    std::accumulate(lost.begin(), lost.end(), 0.0));
+          EXPECT_EQ(cut.loss.lost > 0, of.room < room) << nodes;
+        }
+      }
     }
   }
 }

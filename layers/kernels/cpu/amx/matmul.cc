@@ -86,9 +86,8 @@ struct AmxTiles {
   }
 
   template <typename T>
-  static int64_t RowsInPlace(int64_t, int64_t k_stride, int64_t k,
-                             int64_t rows) {
-    return k_stride == 1 && k % kStep == 0 ? rows / kRows * kRows : 0;
+  static int64_t RowsInPlace(const MatmulArgs& s, int64_t rows) {
+    return !s.transpose_a && s.k % kStep == 0 ? rows / kRows * kRows : 0;
   }
 
   static void Multiply(const Panel<uint16_t>& p) {

@@ -8,8 +8,8 @@
 //   kCopyA, kCopyB                  the time in which an element is copied, in
 //                                   multiply-adds
 //   Pack<is A>                      (from, stride, k_stride, count, k, to)
-//   RowsInPlace<T>                  (stride, k_stride, k, rows): how many rows
-//                                   of A, of type T, are read without a copy
+//   RowsInPlace<T>                  (args, rows): how many rows of A, of type
+//                                   T, are read without a copy
 //   Multiply(Panel)                 also fetches the panel's lines
 //   Scope                           lives while a block is multiplied
 // An element of C is one chain of sums in the order of k; its links are steps
@@ -157,7 +157,7 @@ static void AddProducts(const MatmulArgs& s, int64_t i, int64_t j, int64_t rows,
   const int64_t b_k = s.transpose_b ? 1 : s.ldb;
   const T* a = static_cast<const T*>(s.a) + i * a_row;
   const T* b = static_cast<const T*>(s.b) + j * b_column;
-  const int64_t in_place = Core::template RowsInPlace<T>(a_row, a_k, s.k, rows);
+  const int64_t in_place = Core::template RowsInPlace<T>(s, rows);
   const int64_t slice = EqualParts(s.k, Core::kSlice, Core::kStep);
   for (int64_t l = 0; l < s.k; l += slice) {
     const int64_t k = Smaller(slice, s.k - l);
@@ -212,10 +212,7 @@ struct Cut {
 // The cut that takes a team the least time: few copies, equal shares.
 template <typename Core, typename T, typename C>
 static Cut CutOf(const MatmulArgs& s, int64_t products) {
-  const int64_t a_row = s.transpose_a ? 1 : s.lda;
-  const int64_t a_k = s.transpose_a ? s.lda : 1;
-  const bool copy =
-      Core::template RowsInPlace<T>(a_row, a_k, s.k, Core::kRows) == 0;
+  const bool copy = Core::template RowsInPlace<T>(s, Core::kRows) == 0;
   Cut best{};
   int64_t least = 0;
   for (int64_t m = Core::kBlockRows; m >= 2 * Core::kRows; m /= 2) {

@@ -133,12 +133,11 @@ struct Vectors {
                                               reinterpret_cast<float*>(to));
   }
   template <typename T>
-  static int64_t RowsInPlace(int64_t stride, int64_t k_stride, int64_t k,
-                             int64_t rows) {
+  static int64_t RowsInPlace(const MatmulArgs& s, int64_t rows) {
     // Narrow panels of B read A so often that its copy pays.
     const bool reads = std::is_same_v<T, Element> && kColumns >= 64;
-    const bool whole = stride % kStep == 0 && k % kStep == 0;
-    return reads && k_stride == 1 && whole ? rows : 0;
+    const bool whole = s.lda % kStep == 0 && s.k % kStep == 0;
+    return reads && !s.transpose_a && whole ? rows : 0;
   }
   static void Multiply(const Panel<Element>& p) {
     p.ahead->Fetch(p.lines);
