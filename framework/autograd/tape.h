@@ -181,6 +181,8 @@ struct VisitInputs {
   // ranks whose experts these chose, with room for so many times a rank's mean
   // share of the choices.
   double expert_room = 0;
+  // These exchanges run while the rank computes other parts of the visit.
+  bool expert_overlap = false;
   // For generation token by token: the visit has only the tokens from
   // first_position on. A host object; null: the visit has all tokens.
   VisitStates* states = nullptr;

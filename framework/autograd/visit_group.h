@@ -50,9 +50,13 @@ class VisitGroup {
                                     : size() / nodes();
   }
   // send, recv: CountOf(among) * count elements. Chunk r of `send` goes to
-  // number r of them, whose chunk for this rank becomes chunk r of `recv`.
-  virtual void AllToAll(const void* send, void* recv, int64_t count,
-                        DType dtype, Among among) = 0;
+  // number r of them, whose chunk for this rank becomes chunk r of `recv`. The
+  // exchange ends with Finish of the number that is returned; until then, which
+  // must be in the same visit, nobody may touch its memory, and other exchanges
+  // may begin.
+  virtual int64_t BeginAllToAll(const void* send, void* recv, int64_t count,
+                                DType dtype, Among among) = 0;
+  virtual void Finish(int64_t begun) = 0;
   // In place. kF32, kF64.
   enum class Reduction : uint8_t { kSum, kMax };
   virtual void AllReduce(void* buffer, int64_t count, DType dtype,

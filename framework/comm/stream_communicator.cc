@@ -50,6 +50,7 @@ class Staged final : public StreamCommunicator {
 
   int rank() const override { return comm_.rank(); }
   int size() const override { return comm_.size(); }
+  bool overlaps() const override { return direct_; }
 
   std::unique_ptr<Pending> ReduceScatter(const void* send, void* recv,
                                          int64_t count, DType dtype,

@@ -43,6 +43,9 @@ class StreamCommunicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  // Device memory is the host's and the stream synchronous: as many operations
+  // may be under way, beside work of the stream, as of a Communicator.
+  virtual bool overlaps() const = 0;
 
   // As Communicator's.
   virtual std::unique_ptr<Pending> ReduceScatter(const void* send, void* recv,

@@ -108,11 +108,15 @@ class Param {
     return TakeGradAsKept();
   }
   // The same for closures that support bf16 gradients too: such a closure sums
-  // in f32, adds the old value if `accumulate`, and rounds once.
-  GradTarget TakeGradAsKept() {
+  // in f32, adds the old value if `accumulate`, and rounds once. With `parts`,
+  // so many closures of a visit write a part of the gradient each.
+  GradTarget TakeGradAsKept(int64_t parts = 1) {
     DELINK_CHECK(grad_.defined()) << "used outside a backward";
     GradTarget target{grad_, written_};
-    written_ = true;
+    if (++taken_ == parts) {
+      written_ = true;
+      taken_ = 0;
+    }
     return target;
   }
 
@@ -126,6 +130,7 @@ class Param {
     weight_ = weight;
     grad_ = grad;
     written_ = written;
+    taken_ = 0;
   }
   bool written() const { return written_; }
   const Tensor& grad() const { return grad_; }
@@ -136,6 +141,7 @@ class Param {
   Tensor weight_;
   Tensor grad_;
   bool written_ = false;
+  int64_t taken_ = 0;  // parts, since the whole was written
   std::unique_ptr<Param> rest_;
 };
 

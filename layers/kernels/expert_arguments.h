@@ -164,17 +164,27 @@ struct AssignRowsArgs {
 // in order, `cap` slots, which its pairs take in their order. A pair that finds
 // none is lost. One whose id is -1 takes none. With `once`, a token takes one
 // slot of each rank that has an expert of it, whatever the number of its pairs:
-// pair n ranks + r stands for token n at rank r.
+// pair n ranks + r stands for token n at rank r. With `parts` a rank's experts
+// are so many equal ranges, each with `cap` slots of its own: first those of
+// all ranks' first ranges, then of their second.
 struct AssignSlotsArgs {
   int64_t N, k, ranks, each, cap;
+  int64_t parts = 1;  // 1 with `once`
   bool once = false;
   const int32_t* ids;  // [N, k]
   int32_t* slots;      // [N, k], [N, ranks] if once: of each pair, or -1
-  int32_t* pairs;      // [ranks cap]: of each slot, or -1
-  // [ranks cap], [ranks cap, k] if once: the expert of the pair, or those of
-  // the token, among its rank's, or -1.
+  int32_t* pairs;      // [parts ranks cap]: of each slot, or -1
+  // [parts ranks cap], [ranks cap, k] if once: the expert of the pair, or those
+  // of the token, among those of its range, or -1.
   int32_t* to_ids;
   double* lost;  // += the pairs that are lost; may be null
+
+  // Ranges are in the order of their slots.
+  constexpr int64_t ranges() const { return parts * ranks; }
+  constexpr int64_t width() const { return each / parts; }  // experts of one
+  constexpr int64_t RangeOf(int64_t id) const {
+    return id / width() % parts * ranks + id / each;
+  }
 };
 
 // y[row] = x[token of row]. Without offsets there are cap rows, and one whose

@@ -331,7 +331,7 @@ Work Count(const AssignRowsArgs& a, DType) {
 Work Count(const AssignSlotsArgs& a, DType) {
   return {.read = Tokens(a.N * a.k),
           .written = Tokens(a.N * (a.once ? a.ranks : a.k) +
-                            a.ranks * a.cap * (a.once ? 1 + a.k : 2))};
+                            a.ranges() * a.cap * (a.once ? 1 + a.k : 2))};
 }
 
 // Rows are counted as if all of the cap were there.

@@ -100,15 +100,21 @@ Moe::Moe(const Scope& s, const Config& c)
 }
 
 Var Moe::operator()(Var x) {
-  const ops::AtExperts at = ops::ToExperts(
+  ops::ExpertExchange exchange(
       x, ops::Route(ops::RouterLogits(x, router_), route_, bias_, loads_));
-  const ops::Routing& r = at.r;
-  const Var h = ops::GroupedLinear(ops::Dispatch(at.x, r), r, up_, up_bias_);
-  const Var rows = ops::GroupedLinear(ops::ActivateExperts(h, r, activation_),
-                                      r, down_, down_bias_, /*gated=*/true);
-  const Var sums = ops::Combine(rows, r, at.x.shape());
-  Var y = ops::FromExperts(sums, at, x.shape());
-  if (shared_ != nullptr) y = y + (*shared_)(x);
+  const bool early = shared_ != nullptr && x.tape().inputs().expert_overlap;
+  Var shared = early ? (*shared_)(x) : Var();
+  for (int part = 0; part < exchange.parts(); ++part) {
+    const ops::AtExperts at = exchange.Arrive(part);
+    const ops::Routing& r = at.r;
+    const Var h = ops::GroupedLinear(ops::Dispatch(at.x, r), r, up_, up_bias_);
+    const Var rows = ops::GroupedLinear(ops::ActivateExperts(h, r, activation_),
+                                        r, down_, down_bias_, /*gated=*/true);
+    exchange.Return(ops::Combine(rows, r, at.x.shape()), part);
+  }
+  Var y = exchange.Result(x.shape());
+  if (shared_ != nullptr && !early) shared = (*shared_)(x);
+  if (shared.defined()) y = y + shared;
   return dropout_(y);
 }
 

@@ -30,18 +30,6 @@ int64_t MostChoices(const Routing& r, int64_t each) {
   return most;
 }
 
-// N tokens with k choices each of `ranks` that share the experts of r. Gates
-// are not written yet.
-Routing ChoicesAt(const Routing& r, int ranks, int64_t N, int64_t k) {
-  Routing to = r;
-  to.N = N;
-  to.E = r.E / ranks;
-  to.k = k;
-  to.gates = r.gates.tape().Output({N, k}, r.gates.dtype());
-  to.ids = Var();
-  return to;
-}
-
 void MakeRows(Routing& to, int64_t cap) {
   Tape& tape = to.gates.tape();
   to.cap = cap;
@@ -100,7 +88,11 @@ Routing KeepChoices(const Routing& r, VisitGroup& group) {
 Routing GatherChoices(const Routing& r, VisitGroup& group) {
   Tape& tape = r.gates.tape();
   const int64_t N = group.size() * r.N;
-  Routing all = ChoicesAt(r, group.size(), N, r.k);
+  Routing all = r;
+  all.N = N;
+  all.E = r.E / group.size();
+  all.gates = tape.Output({N, r.k}, r.gates.dtype());
+  all.ids = Var();
   MakeRows(all, N * MostChoices(r, all.E));
   GatherTensor(tape.device(), tape.stream(), group, r.gates.value(),
                all.gates.value());
@@ -120,215 +112,170 @@ Routing GatherChoices(const Routing& r, VisitGroup& group) {
   return all;
 }
 
-// Exchanges between the slots of ranks, and between these and a rank's own
-// tokens, k of D values each. Memory is a Tape's or a Backward's.
-struct Exchange {
-  VisitGroup* group;
-  ExpertHop hop;
-  int64_t D;
-  DType dtype;
-
-  int64_t count() const { return group->CountOf(hop.among) * hop.cap; }
-  Tape& tape() const { return hop.slots.tape(); }
-
-  // What the other ranks have for this one, of what this one has for them.
-  void Swap(const Tensor& from, const Tensor& to) const {
-    group->AllToAll(from.data(), to.data(), hop.cap * D, dtype, hop.among);
-  }
-  // x [N, D] to the slots of other ranks.
-  template <typename Visit>
-  void Send(Visit& visit, const void* x, const Tensor& to) const {
-    const Tensor own = visit.Scratch({count(), D}, dtype);
-    KernelsOf(tape(), dtype)
-        .gather_rows(visit.stream(), {.k = hop.k,
-                                      .cap = count(),
-                                      .D = D,
-                                      .offsets = nullptr,
-                                      .pairs = Ints(hop.pairs),
-                                      .x = x,
-                                      .y = own.data()});
-    Swap(own, to);
-  }
-  // From the slots of other ranks to y [N, D], added up.
-  template <typename Visit>
-  void Return(Visit& visit, const Tensor& from, void* y) const {
-    const Tensor own = visit.Scratch({count(), D}, dtype);
-    Swap(from, own);
-    KernelsOf(tape(), dtype)
-        .combine_rows(visit.stream(), {.N = hop.N,
-                                       .k = hop.k,
-                                       .D = D,
-                                       .rows = Ints(hop.slots),
-                                       .x = own.data(),
-                                       .y = y});
-  }
-};
-
 // A hop of the choices r to the ranks that share their experts: there are slots
-// for `room` times a rank's mean share, but no more than there can be pairs.
-ExpertHop HopOf(const Routing& r, VisitGroup& group, VisitGroup::Among among) {
+// for `room` times a range's mean share, but no more than there can be pairs.
+ExpertHop HopOf(const Routing& r, VisitGroup& group, VisitGroup::Among among,
+                int64_t parts) {
   Tape& tape = r.gates.tape();
-  ExpertHop hop = {.among = among, .N = r.N};
-  const int64_t ranks = group.CountOf(among), E = r.E / ranks;
+  ExpertHop hop = {.group = &group, .among = among, .parts = parts, .N = r.N};
+  const int64_t ranks = hop.ranks(), ranges = ranks * parts;
   // As many choices reach a rank in a hop as its own tokens have, in the mean.
   const int64_t pairs =
       hop.once() ? std::min(r.choices, r.N * ranks) : r.choices;
-  const double share = static_cast<double>(pairs) / static_cast<double>(ranks);
+  const double share = static_cast<double>(pairs) / static_cast<double>(ranges);
   const double room = std::ceil(tape.inputs().expert_room * share);
   hop.k = hop.once() ? ranks : r.k;
   hop.cap = std::clamp(static_cast<int64_t>(room), int64_t{1},
-                       r.N * (hop.once() ? 1 : MostChoices(r, E)));
+                       r.N * (hop.once() ? 1 : MostChoices(r, r.E / ranges)));
   hop.slots = tape.Output({r.N, hop.k}, DType::kI32);
-  hop.pairs = tape.Output({ranks * hop.cap}, DType::kI32);
+  hop.pairs = tape.Output({parts * hop.rows()}, DType::kI32);
   return hop;
 }
 
-// The gates of what takes a hop: of each token all, or of each choice its own.
-Exchange OfGates(const ExpertHop& hop, VisitGroup& group, const Routing& r) {
-  Exchange gates = {&group, hop, hop.once() ? r.k : 1, r.gates.dtype()};
-  if (hop.once()) return gates;
-  gates.hop.N = r.N * r.k;
-  gates.hop.k = 1;
-  return gates;
-}
-
-// Sends the choices r on their hop. The result has rows, unless another hop
-// follows.
-Routing SendChoices(const Routing& r, VisitGroup& group, const ExpertHop& hop,
-                    bool last) {
+// Takes slots for the choices r. Returns the experts of what is in them, [parts
+// rows, k or 1].
+Var TakeSlots(const Routing& r, const ExpertHop& hop) {
   Tape& tape = r.gates.tape();
   const VisitInputs& inputs = tape.inputs();
-  const int ranks = group.CountOf(hop.among);
-  const int64_t N = ranks * hop.cap, k = hop.once() ? r.k : 1;
-  Routing to = ChoicesAt(r, ranks, N, k);
-  if (last) {
-    MakeRows(to, N * (hop.once() ? MostChoices(r, to.E) : 1));
-  } else {
-    to.ids = tape.Output({N, k}, DType::kI32);
-  }
-  const Tensor own = tape.Scratch({N, k}, DType::kI32);
-  const Tensor ids = last ? tape.Scratch({N, k}, DType::kI32) : to.ids.value();
   const bool counts = inputs.loss != nullptr && !inputs.again;
+  const Var ids =
+      tape.Output({hop.parts * hop.rows(), hop.once() ? r.k : 1}, DType::kI32);
   KernelsOf(tape, r.gates.dtype())
       .assign_slots(tape.stream(),
                     {.N = r.N,
                      .k = r.k,
-                     .ranks = ranks,
-                     .each = to.E,
+                     .ranks = hop.ranks(),
+                     .each = r.E / hop.ranks(),
                      .cap = hop.cap,
+                     .parts = hop.parts,
                      .once = hop.once(),
                      .ids = Ints(r.ids),
                      .slots = Ints(hop.slots),
                      .pairs = Ints(hop.pairs),
-                     .to_ids = Ints(own),
+                     .to_ids = Ints(ids),
                      .lost = counts ? &inputs.loss->lost : nullptr});
-  group.AllToAll(own.data(), ids.data(), hop.cap * k, DType::kI32, hop.among);
-  if (last) SortRows(to, ids);
-  const Exchange gates = OfGates(hop, group, r);
-  gates.Send(tape, r.gates.data(), to.gates.value());
-  OpRecord op{.name = "send_choices",
-              .inputs = {r.gates, r.ids},
-              .outputs = {to.gates, hop.slots, hop.pairs},
-              .saves = {hop.slots},
-              .by_token = true,
-              .own_rows = true,
-              .input = [=, from = r.gates, at = to.gates](Backward& back) {
-                gates.Return(back, back.grad(at), back.NewGrad(from).data());
-              }};
-  if (last) {
-    op.outputs.insert(op.outputs.end(), {to.offsets, to.rows, to.pairs});
-  } else {
-    op.outputs.push_back(to.ids);
-  }
-  tape.Record(std::move(op));
-  return to;
-}
-
-Var SendTokens(Var x, const Exchange& exchange) {
-  Tape& tape = x.tape();
-  const Var y = tape.Output({exchange.count(), exchange.D}, exchange.dtype);
-  exchange.Send(tape, x.data(), y.value());
-  OpRecord op{.name = "send_tokens",
-              .inputs = {x, exchange.hop.slots, exchange.hop.pairs},
-              .outputs = {y},
-              .saves = {exchange.hop.slots},
-              .by_token = true,
-              .own_rows = true};
-  op.input = [=](Backward& back) {
-    if (!x.needs_grad()) return;
-    exchange.Return(back, back.grad(y), back.NewGrad(x).data());
-  };
-  if (tape.inputs().remake) {
-    op.saves.insert(op.saves.end(), {x, exchange.hop.pairs});
-    op.remake = [=](Backward& back, const Tensor& again) {
-      exchange.Send(back, x.data(), again);
-    };
-  }
-  tape.Record(std::move(op));
-  return y;
-}
-
-Var ReturnTokens(Var y, const Exchange& exchange, const Shape& shape) {
-  Tape& tape = y.tape();
-  const Var sum = tape.Output(shape, exchange.dtype);
-  exchange.Return(tape, y.value(), sum.data());
-  tape.Record({.name = "return_tokens",
-               .inputs = {y, exchange.hop.slots, exchange.hop.pairs},
-               .outputs = {sum},
-               .saves = {exchange.hop.pairs},
+  tape.Record({.name = "take_slots",
+               .inputs = {r.ids},
+               .outputs = {hop.slots, hop.pairs, ids},
                .by_token = true,
-               .own_rows = true,
-               .input = [=](Backward& back) {
-                 if (!y.needs_grad()) return;
-                 exchange.Send(back, back.grad(sum).data(), back.NewGrad(y));
-               }});
-  return sum;
+               .own_rows = true});
+  return ids;
 }
 
-AtExperts SendTo(VisitGroup& group, Var x, const Routing& r) {
-  using Among = VisitGroup::Among;
-  std::vector<Among> hops = {Among::kAll};
-  if (group.nodes() > 1) hops = {Among::kNodes, Among::kNode};
-  if (group.nodes() == group.size()) hops.pop_back();
-  AtExperts at = {.x = x, .r = r};
-  for (const Among among : hops) {
-    const ExpertHop hop = HopOf(at.r, group, among);
-    const bool last = among == hops.back();
-    const Routing from = at.r;
-    at.r = SendChoices(from, group, hop, last);
-    at.x = SendTokens(at.x, {&group, hop, x.dim(-1), x.dtype()});
-    at.hops.push_back(hop);
+// The gates of what takes a hop: of each token all, or of each choice its own.
+Var GatesToSlots(const Routing& r, const ExpertHop& hop) {
+  ExpertHop gates = hop;
+  if (!hop.once()) {
+    gates.N = r.N * r.k;
+    gates.k = 1;
   }
-  return at;
+  return ToSlots(r.gates, gates, /*remakes=*/false);
 }
 
 }  // namespace
 
-AtExperts ToExperts(Var x, const Routing& r) {
+ExpertExchange::ExpertExchange(Var x, const Routing& r)
+    : group_(x.tape().groups().expert) {
+  using Among = VisitGroup::Among;
   const Tape& tape = x.tape();
-  VisitGroup* const group = tape.groups().expert;
-  if (group == nullptr) return {x, r};
-  DELINK_CHECK_EQ(r.E % group->size(), 0) << group->size() << " expert ranks";
+  all_ = {x, r};
+  if (group_ == nullptr) return;
+  DELINK_CHECK_EQ(r.E % group_->size(), 0) << group_->size() << " expert ranks";
   if (tape.groups().same_tokens) {
-    return {HandOn(x, *group), KeepChoices(r, *group)};
+    all_ = {HandOn(x, *group_), KeepChoices(r, *group_)};
+  } else if (tape.inputs().expert_room == 0) {
+    all_ = {GatherPieces(x, *group_, {group_->size() * r.N, x.dim(-1)}),
+            GatherChoices(r, *group_)};
+  } else {
+    among_ = {Among::kAll};
+    if (group_->nodes() > 1) among_ = {Among::kNodes, Among::kNode};
+    if (group_->nodes() == group_->size()) among_.pop_back();
+    BeginHop(x, r);
   }
-  if (tape.inputs().expert_room > 0) return SendTo(*group, x, r);
-  return {GatherPieces(x, *group, {group->size() * r.N, x.dim(-1)}),
-          GatherChoices(r, *group)};
 }
 
-Var FromExperts(Var y, const AtExperts& at, const Shape& shape) {
-  VisitGroup* const group = y.tape().groups().expert;
-  if (group == nullptr) return y;
-  if (y.tape().groups().same_tokens) return SumOver(y, *group);
-  if (at.hops.empty()) return ScatterPieces(y, *group, shape);
-  const int64_t D = y.dim(-1);
-  for (size_t i = at.hops.size(); i-- > 0;) {
-    const ExpertHop& hop = at.hops[i];
-    y = ReturnTokens(y, {group, hop, D, y.dtype()},
-                     i == 0 ? shape : Shape{hop.N, D});
+int ExpertExchange::parts() const {
+  if (!sends()) return 1;
+  const bool cuts = all_.x.tape().inputs().expert_overlap &&
+                    among_.back() != VisitGroup::Among::kNodes;
+  return cuts && all_.r.experts / group_->size() % 2 == 0 ? 2 : 1;
+}
+
+void ExpertExchange::BeginHop(Var x, const Routing& r) {
+  const VisitGroup::Among among = among_[hops_.size()];
+  const bool last = hops_.size() + 1 == among_.size();
+  const ExpertHop hop = HopOf(r, *group_, among, last ? parts() : 1);
+  const bool remakes = x.tape().inputs().remake;
+  const Var ids = TakeSlots(r, hop);
+  hops_.push_back(
+      {.hop = hop,
+       .from = r,
+       .ids = SlotsToRanks(ids, hop, false),
+       .gates = SlotsToRanks(GatesToSlots(r, hop), hop, false),
+       .tokens = SlotsToRanks(ToSlots(x, hop, remakes), hop, remakes),
+       .back = SlotsFromRanks(hop)});
+  Hop& begun = hops_.back();
+  for (int part = 0; part < hop.parts; ++part) {
+    begun.ids.Begin(part);
+    begun.gates.Begin(part);
+    begun.tokens.Begin(part);
   }
-  return y;
+}
+
+AtExperts ExpertExchange::EndHop(int part) {
+  Hop& begun = hops_.back();
+  const ExpertHop& hop = begun.hop;
+  Routing to = begun.from;
+  to.N = hop.rows();
+  to.E = begun.from.E / (hop.ranks() * hop.parts);
+  to.first = part * to.E;
+  to.k = hop.once() ? begun.from.k : 1;
+  to.choices = begun.from.choices * (part + 1) / hop.parts -
+               begun.from.choices * part / hop.parts;
+  to.ids = begun.ids.End(part);
+  to.gates = begun.gates.End(part);
+  return {begun.tokens.End(part), to};
+}
+
+AtExperts ExpertExchange::Arrive(int part) {
+  if (!sends()) return all_;
+  while (hops_.size() < among_.size()) {
+    const AtExperts at = EndHop(0);
+    BeginHop(at.x, at.r);
+  }
+  AtExperts at = EndHop(part);
+  const int64_t each = hops_.back().hop.once() ? MostChoices(at.r, at.r.E) : 1;
+  const Var ids = at.r.ids;
+  at.r.ids = Var();
+  MakeRows(at.r, at.r.N * each);
+  SortRows(at.r, ids.value());
+  ids.tape().Record({.name = "sort_rows",
+                     .inputs = {ids},
+                     .outputs = {at.r.offsets, at.r.rows, at.r.pairs},
+                     .by_token = true,
+                     .own_rows = true});
+  return at;
+}
+
+void ExpertExchange::Return(Var y, int part) {
+  y_ = y;
+  if (sends()) hops_.back().back.Begin(y, part);
+}
+
+Var ExpertExchange::Result(const Shape& shape) {
+  if (group_ == nullptr) return y_;
+  if (!sends()) {
+    return y_.tape().groups().same_tokens ? SumOver(y_, *group_)
+                                          : ScatterPieces(y_, *group_, shape);
+  }
+  const int64_t D = shape[-1];
+  for (size_t i = hops_.size(); i-- > 0;) {
+    Hop& hop = hops_[i];
+    if (i + 1 < hops_.size()) hop.back.Begin(y_, 0);
+    y_ = FromSlots(hop.back.End(), hop.hop,
+                   i == 0 ? shape : Shape{hop.hop.N, D});
+  }
+  return y_;
 }
 
 }  // namespace delink::ops

@@ -1,9 +1,14 @@
 // Tokens at the ranks that have the experts they chose (VisitGroups::expert,
 // rank() of size() equal ranges of the experts):
 //
-//   at = ToExperts(x, r)
-//   ... Dispatch(at.x, at.r) ...
-//   y = FromExperts(Combine(rows, at.r, at.x.shape()), at, shape)
+//   ExpertExchange exchange(x, r);
+//   ... what needs no expert ...
+//   for (int part = 0; part < exchange.parts(); ++part) {
+//     at = exchange.Arrive(part);
+//     ... Dispatch(at.x, at.r) ...
+//     exchange.Return(Combine(rows, at.r, at.x.shape()), part);
+//   }
+//   y = exchange.Result(x.shape());
 //
 // In one of three ways (VisitGroups::same_tokens, VisitInputs::expert_room):
 //
@@ -23,35 +28,59 @@
 //               all-reduced. The order is that of gather.
 //
 // So shapes are static, and no count leaves the device.
+//
+// With VisitInputs::expert_overlap all-to-all cuts each rank's experts into two
+// equal ranges, if their number is even. The rows of one are under way while
+// the other's are computed, in forward and in backward; what comes before
+// Arrive runs under the first exchange. An expert has the same rows in the same
+// order, and sums of tokens are those of the whole, so no bit depends on it.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "framework/autograd/tape.h"
 #include "framework/autograd/visit_group.h"
 #include "layers/ops/route.h"
+#include "layers/ops/slot_exchange.h"
 
 namespace delink::ops {
 
-// From N tokens with k pairs each to the slots of other ranks, as
-// AssignSlotsArgs has them.
-struct ExpertHop {
-  VisitGroup::Among among;
-  int64_t N, k, cap;
-  Var slots, pairs;
-  // A token goes, once, to each node; else each of its choices to a rank.
-  bool once() const { return among == VisitGroup::Among::kNodes; }
-};
 struct AtExperts {
   Var x;  // [N, D]
   Routing r;
-  std::vector<ExpertHop> hops = {};  // of all-to-all: one, or two
 };
-// Of the rank's own tokens x [..., D]. Without groups().expert the arguments.
-AtExperts ToExperts(Var x, const Routing& r);
 
-// To `shape`, [..., D], of the rank's own tokens. Without groups().expert, y is
-// of that shape already.
-Var FromExperts(Var y, const AtExperts& at, const Shape& shape);
+class ExpertExchange {
+ public:
+  // Of the rank's own tokens x [..., D]. Without groups().expert nothing is
+  // exchanged, and the only part has the arguments.
+  ExpertExchange(Var x, const Routing& r);
+
+  int parts() const;
+  // Parts arrive and return in order.
+  AtExperts Arrive(int part);
+  void Return(Var y, int part);  // of the shape of the part's x
+  // To `shape`, [..., D], of the rank's own tokens.
+  Var Result(const Shape& shape);
+
+ private:
+  // A hop under way; the next begins where it ends.
+  struct Hop {
+    ExpertHop hop;
+    Routing from;
+    SlotsToRanks ids, gates, tokens;
+    SlotsFromRanks back;
+  };
+  bool sends() const { return !among_.empty(); }
+  void BeginHop(Var x, const Routing& r);
+  AtExperts EndHop(int part);
+
+  VisitGroup* group_;
+  std::vector<VisitGroup::Among> among_ = {};  // of the hops
+  std::vector<Hop> hops_;
+  AtExperts all_;  // unless tokens are sent
+  Var y_;
+};
 
 }  // namespace delink::ops

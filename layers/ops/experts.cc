@@ -9,6 +9,22 @@
 namespace delink::ops {
 namespace {
 
+// The experts of r in `whole`, which has those of the rank.
+Tensor OfExperts(const Routing& r, const Tensor& whole) {
+  const int64_t each = whole.elements() / whole.dim(0);
+  char* const data = static_cast<char*>(whole.data());
+  return {data + r.first * each * SizeOf(whole.dtype()),
+          whole.dtype(),
+          {r.E, each}};
+}
+void* WeightOf(const Routing& r, const Param& p) {
+  return OfExperts(r, p.weight()).data();
+}
+Param::GradTarget TakeGrad(const Routing& r, Param& p) {
+  const Param::GradTarget whole = p.TakeGradAsKept(p.shape()[0] / r.E);
+  return {OfExperts(r, whole.value), whole.accumulate};
+}
+
 // A grouped product of rows x [cap, in], y [cap, out].
 GroupedMatmulArgs ProductOf(const Routing& r, GroupedForm form, void* x,
                             int64_t in, void* y, int64_t out, void* w) {
@@ -97,7 +113,7 @@ struct Biases {
                                .offsets = Ints(r.offsets),
                                .pairs = Ints(r.pairs),
                                .gates = gates(),
-                               .b = b->weight().data(),
+                               .b = WeightOf(r, *b),
                                .y = y.data()});
   }
   void GateGradients(Backward& back) const {
@@ -111,12 +127,12 @@ struct Biases {
                                             .D = y.dim(-1),
                                             .offsets = Ints(r.offsets),
                                             .pairs = Ints(r.pairs),
-                                            .b = b->weight().data(),
+                                            .b = WeightOf(r, *b),
                                             .dy = back.grad(y).data(),
                                             .dgates = dgates.data()});
   }
   void Gradient(Backward& back) const {
-    const SmallGradient db(back, *b);
+    const SmallGradient db(back, *b, TakeGrad(r, *b));
     KernelsOf(y.tape(), y.dtype())
         .grouped_bias_grad(back.stream(), {.E = r.E,
                                            .cap = r.cap,
@@ -162,13 +178,13 @@ Var GroupedLinear(Var x, const Routing& r, Param& w, Param* b, bool gated) {
   DELINK_CHECK_EQ(w.shape().rank(), 3);
   const int64_t in = w.shape()[2], out = w.shape()[1];
   DELINK_CHECK_EQ(x.shape(), (Shape{r.cap, in}));
-  DELINK_CHECK_EQ(w.shape()[0], r.E);
+  DELINK_CHECK_EQ(w.shape()[0] % r.E, 0);
   Tape& tape = x.tape();
   const Kernels& kernels = KernelsOf(tape, x.dtype());
   const Var y = tape.Output({x.dim(0), out}, x.dtype());
   kernels.grouped_matmul(
       tape.stream(), ProductOf(r, GroupedForm::kForward, x.data(), in, y.data(),
-                               out, w.weight().data()));
+                               out, WeightOf(r, w)));
   const Biases biases = {r, b, gated && b != nullptr, y};
   if (b != nullptr) biases.Add(tape.stream());
   std::vector<Var> inputs = {x, r.offsets}, saves = {r.offsets};
@@ -192,12 +208,12 @@ Var GroupedLinear(Var x, const Routing& r, Param& w, Param* b, bool gated) {
              kernels.grouped_matmul(
                  back.stream(),
                  ProductOf(r, GroupedForm::kInput, back.NewGrad(x).data(), in,
-                           back.grad(y).data(), out, w.weight().data()));
+                           back.grad(y).data(), out, WeightOf(r, w)));
              biases.GateGradients(back);
            },
        .weight =
            [=, &w, &kernels](Backward& back) {
-             const Param::GradTarget dw = w.TakeGradAsKept();
+             const Param::GradTarget dw = TakeGrad(r, w);
              GroupedMatmulArgs args =
                  ProductOf(r, GroupedForm::kWeight, x.data(), in,
                            back.grad(y).data(), out, dw.value.data());

@@ -41,8 +41,8 @@ enum class RouteSum : uint8_t {
 };
 inline constexpr int64_t kRouteSums = 5;
 
-// What N tokens chose of E experts, which this rank has. Each kept choice is a
-// row.
+// What N tokens chose of E experts, which this rank has: those from `first` on
+// of its own. Each kept choice is a row.
 struct Routing {
   int64_t N, E, k;
   int64_t cap;      // the most rows that there may be
@@ -54,6 +54,7 @@ struct Routing {
   // i32 [N, k], of pairs that are kept, else -1. Defined if the choices are to
   // go to other ranks yet (expert_exchange.h).
   Var ids = {};
+  int64_t first = 0;
 };
 
 // x w^T of x [..., D] and an exact w [E, D]: [N, E] in the statistics' type.

@@ -6,10 +6,11 @@
 
 namespace delink::ops {
 
-SmallGradient::SmallGradient(Backward& back, Param& param)
+SmallGradient::SmallGradient(Backward& back, const Param& param,
+                             const Param::GradTarget& target)
     : back_(&back),
       dtype_(param.weight().dtype()),
-      target_(param.TakeGradAsKept()),
+      target_(target),
       sum_(target_.value) {
   const DType wide = StatisticsOf(target_.value.dtype());
   if (wide != target_.value.dtype()) {

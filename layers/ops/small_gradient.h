@@ -11,7 +11,11 @@ namespace delink::ops {
 class SmallGradient {
  public:
   // Takes the gradient of `param`, in a closure that is called with `back`.
-  SmallGradient(Backward& back, Param& param);
+  SmallGradient(Backward& back, Param& param)
+      : SmallGradient(back, param, param.TakeGradAsKept()) {}
+  // The same for a part of the gradient, which is taken already.
+  SmallGradient(Backward& back, const Param& param,
+                const Param::GradTarget& target);
 
   // The memory that a kernel must write to, and whether it must add.
   void* data() const { return sum_.data(); }

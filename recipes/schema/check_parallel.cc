@@ -35,6 +35,7 @@ ParallelConfig First() {
           .expert = 1,
           .dispatch = ExpertDispatch::kAuto,
           .expert_room = 2,
+          .expert_overlap = false,
           .pipeline = 1,
           .schedule = PipelineSchedule::k1F1B,
           .chunks = 1,
@@ -48,6 +49,7 @@ void FillIn(const ParallelConfig& before, ParallelConfig& parallel) {
   FillIn(before.expert, parallel.expert);
   FillIn(before.dispatch, parallel.dispatch);
   FillIn(before.expert_room, parallel.expert_room);
+  FillIn(before.expert_overlap, parallel.expert_overlap);
   FillIn(before.pipeline, parallel.pipeline);
   FillIn(before.schedule, parallel.schedule);
   FillIn(before.tensor_across_nodes, parallel.tensor_across_nodes);

@@ -137,6 +137,12 @@ void DescribeExpert(Section& s, ParallelConfig& parallel) {
            .when_omitted = "as in the previous stage; in the first `2`",
            .min = 0.01,
            .max = 1024});
+  s.Bool("expert_overlap", &parallel.expert_overlap,
+         {.doc = "unless tokens are gathered, each rank computes one half of "
+                 "its experts while the tokens of the other half are sent, and "
+                 "shared experts during the first exchange. It changes no bit; "
+                 "the halves' products are smaller",
+          .when_omitted = "as in the previous stage; in the first `false`"});
 }
 
 void DescribePipeline(Section& s, ParallelConfig& parallel) {

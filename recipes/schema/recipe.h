@@ -80,6 +80,7 @@ struct ParallelConfig {
   int64_t expert = 0;  // of the ranks of a pipeline stage
   std::optional<ExpertDispatch> dispatch;
   std::optional<double> expert_room;  // of all-to-all, at first
+  std::optional<bool> expert_overlap;
   // Stages of the pipeline, the schedule, and chunks of each stage.
   int64_t pipeline = 0;
   std::optional<PipelineSchedule> schedule;

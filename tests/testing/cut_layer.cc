@@ -427,7 +427,8 @@ class CutRank {
             .documents = given(c_.documents),
             .places = context_ != nullptr ? places_.data() : nullptr,
             .sequences = c_.B,
-            .expert_room = options_.expert_room};
+            .expert_room = options_.expert_room,
+            .expert_overlap = options_.expert_overlap};
   }
   void Bind(bool written) {
     for (Held& held : held_) {

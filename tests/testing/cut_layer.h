@@ -56,11 +56,12 @@ std::function<VisitRunner::Layer(const Scope&)> LossOf(
     const ModelRunner::Build& build);
 
 struct CutOptions {
-  int ranks = 1;             // of VisitGroups::tensor
-  bool sequence = false;     // likewise
-  int context = 1;           // ranks of VisitGroups::context, each of `ranks`
-  int expert = 1;            // of all of these neighbours so many have experts
-  double expert_room = 0;    // VisitInputs::expert_room
+  int ranks = 1;           // of VisitGroups::tensor
+  bool sequence = false;   // likewise
+  int context = 1;         // ranks of VisitGroups::context, each of `ranks`
+  int expert = 1;          // of all of these neighbours so many have experts
+  double expert_room = 0;  // VisitInputs::expert_room
+  bool expert_overlap = false;
   int nodes = 1;             // VisitGroup::nodes of experts
   bool same_tokens = false;  // of VisitGroups; experts are of tensor ranks
   DType dtype = DType::kF64;

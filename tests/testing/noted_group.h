@@ -55,30 +55,41 @@ class NotedGroup final : public VisitGroup {
   }
   int nodes() const override { return nodes_; }
   void set_nodes(int nodes) { nodes_ = nodes; }
-  void AllToAll(const void* send, void* recv, int64_t count, DType dtype,
-                Among among) override {
+  // The exchange writes to `recv` when it begins, and reads `send` when it
+  // ends.
+  int64_t BeginAllToAll(const void* send, void* recv, int64_t count,
+                        DType dtype, Among among) override {
+    const auto number = static_cast<int64_t>(begun_.size());
+    begun_.push_back({send, recv, count, dtype, among});
     if (!Begin(Exchange::Kind::kAllToAll, CountOf(among) * count, dtype)) {
-      return;
+      begun_.back().count = 0;
     }
+    const int64_t bytes = CountOf(among) * begun_.back().count * SizeOf(dtype);
+    if (bytes > 0) std::memset(recv, 0xA5, static_cast<size_t>(bytes));
+    return number;
+  }
+  void Finish(int64_t number) override {
+    const Begun& begun = begun_[static_cast<size_t>(number)];
+    if (begun.count == 0 || !status_.ok()) return;
     // Number i of those that exchange.
     const int each = size_ / nodes_;
     const auto rank_of = [&](int i) {
-      return among == Among::kAll     ? i
-             : among == Among::kNodes ? i * each + rank_ % each
-                                      : rank_ / each * each + i;
+      return begun.among == Among::kAll     ? i
+             : begun.among == Among::kNodes ? i * each + rank_ % each
+                                            : rank_ / each * each + i;
     };
-    const int64_t bytes = count * SizeOf(dtype);
+    const int64_t bytes = begun.count * SizeOf(begun.dtype);
     std::vector<std::unique_ptr<Pending>> posted;
-    for (int i = 0; i < CountOf(among); ++i) {
-      const char* const out = static_cast<const char*>(send) + i * bytes;
-      char* const in = static_cast<char*>(recv) + i * bytes;
+    for (int i = 0; i < CountOf(begun.among); ++i) {
+      const char* const out = static_cast<const char*>(begun.send) + i * bytes;
+      char* const in = static_cast<char*>(begun.recv) + i * bytes;
       const int peer = rank_of(i);
       if (peer == rank_) {
         std::memcpy(in, out, static_cast<size_t>(bytes));
         continue;
       }
-      posted.push_back(comm_->Send(out, count, dtype, peer, 0));
-      posted.push_back(comm_->Recv(in, count, dtype, peer, 0));
+      posted.push_back(comm_->Send(out, begun.count, begun.dtype, peer, 0));
+      posted.push_back(comm_->Recv(in, begun.count, begun.dtype, peer, 0));
     }
     for (const auto& one : posted) {
       if (const absl::Status status = one->Wait(); !status.ok()) {
@@ -99,6 +110,14 @@ class NotedGroup final : public VisitGroup {
   std::vector<Exchange> TakeNotes() { return std::exchange(notes_, {}); }
 
  private:
+  struct Begun {
+    const void* send;
+    void* recv;
+    int64_t count;
+    DType dtype;
+    Among among;
+  };
+
   bool Begin(Exchange::Kind kind, int64_t count, DType dtype) {
     notes_.push_back({kind, count, dtype});
     return comm_ != nullptr && status_.ok();
@@ -108,6 +127,7 @@ class NotedGroup final : public VisitGroup {
   int rank_, size_, nodes_ = 1;
   absl::Status status_;
   std::vector<Exchange> notes_;
+  std::vector<Begun> begun_;
 };
 
 }  // namespace delink::testing

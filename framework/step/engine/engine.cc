@@ -58,8 +58,10 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Create(
     return lanes->WaitWithin(posted);
   });
   if (env.trace != nullptr) {
-    e->visit_groups_->set_tell([self](const VisitExchange& what, bool begins) {
-      self->TraceExchange(what, begins);
+    e->visit_groups_->set_tell([self](const VisitExchange& what,
+                                      Trace::Clock::time_point posted,
+                                      Trace::Clock::time_point waited) {
+      self->TraceExchange(what, posted, waited);
     });
   }
   return e;

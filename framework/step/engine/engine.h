@@ -147,7 +147,9 @@ class Engine {
                                    int64_t step);
   void End(const Pass& pass, int32_t index, int64_t step,
            Trace::Clock::time_point begin);
-  void TraceExchange(const VisitExchange& what, bool begins);
+  void TraceExchange(const VisitExchange& what,
+                     Trace::Clock::time_point posted,
+                     Trace::Clock::time_point waited);
   void TellWait(const Pass& pass, int32_t index, int64_t step);
   bool Traced(const Pass& pass, int64_t step) const {
     return pass.traced >= 0 && env_.trace->Wants(step);
@@ -245,7 +247,6 @@ class Engine {
   const Pass* running_ = nullptr;  // that Run was given last
   int64_t step_ = 0;               // with it
   int32_t computing_ = -1;         // the instruction of compute begun last
-  Trace::Clock::time_point exchange_begin_;  // of what it exchanges
   // Host memory of copies under way. The batch is the caller's; what is cut out
   // of it is kept here.
   struct LoadedTokens {

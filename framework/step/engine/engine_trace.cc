@@ -73,19 +73,17 @@ void Engine::Describe(Pass& pass) {
   }
 }
 
-void Engine::TraceExchange(const VisitExchange& what, bool begins) {
+void Engine::TraceExchange(const VisitExchange& what,
+                           Trace::Clock::time_point posted,
+                           Trace::Clock::time_point waited) {
   if (running_ == nullptr || !Traced(*running_, step_)) return;
-  const Trace::Clock::time_point now = Trace::Clock::now();
-  if (begins) {
-    exchange_begin_ = now;
-    return;
-  }
   env_.trace->AddExchange({.step = step_,
                            .program = running_->traced,
                            .index = computing_,
                            .what = what,
-                           .begin = exchange_begin_,
-                           .end = now});
+                           .posted = posted,
+                           .begin = waited,
+                           .end = Trace::Clock::now()});
 }
 
 DeviceTimes* Engine::TimesOf(const Pass& pass, int64_t step) const {

@@ -39,7 +39,8 @@ VisitInputs Engine::InputsOf(const Pass& pass, const Instruction& visit) const {
           .documents = documents,
           .places = records_->places,
           .sequences = b,
-          .expert_room = memory_.batch.expert_room};
+          .expert_room = memory_.batch.expert_room,
+          .expert_overlap = memory_.batch.expert_overlap};
 }
 
 void* Engine::SlotAddress(const Pass& pass, int32_t layer, int32_t m) const {

@@ -1,5 +1,6 @@
 #include "framework/step/groups/visit_groups.h"
 
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,40 +14,40 @@ namespace delink {
 using Kind = VisitExchange::Kind;
 
 void NamingGroup::AllGather(void* buffer, int64_t count, DType dtype) {
-  Do({.what = {axis_, Kind::kGather, size_ * count * SizeOf(dtype)},
-      .recv = buffer,
-      .count = count,
-      .dtype = dtype});
+  Finish(Begin({.what = {axis_, Kind::kGather, size_ * count * SizeOf(dtype)},
+                .recv = buffer,
+                .count = count,
+                .dtype = dtype}));
 }
 
 void NamingGroup::ReduceScatter(const void* send, void* recv, int64_t count,
                                 DType dtype) {
-  Do({.what = {axis_, Kind::kScatter, size_ * count * SizeOf(dtype)},
-      .send = send,
-      .recv = recv,
-      .count = count,
-      .dtype = dtype});
+  Finish(Begin({.what = {axis_, Kind::kScatter, size_ * count * SizeOf(dtype)},
+                .send = send,
+                .recv = recv,
+                .count = count,
+                .dtype = dtype}));
 }
 
-void NamingGroup::AllToAll(const void* send, void* recv, int64_t count,
-                           DType dtype, Among among) {
+int64_t NamingGroup::BeginAllToAll(const void* send, void* recv, int64_t count,
+                                   DType dtype, Among among) {
   const Kind kind = among == Among::kAll     ? Kind::kAllToAll
                     : among == Among::kNodes ? Kind::kAllToNodes
                                              : Kind::kAllToNode;
-  Do({.what = {axis_, kind, CountOf(among) * count * SizeOf(dtype)},
-      .send = send,
-      .recv = recv,
-      .count = count,
-      .dtype = dtype});
+  return Begin({.what = {axis_, kind, CountOf(among) * count * SizeOf(dtype)},
+                .send = send,
+                .recv = recv,
+                .count = count,
+                .dtype = dtype});
 }
 
 void NamingGroup::AllReduce(void* buffer, int64_t count, DType dtype,
                             Reduction reduction) {
   const Kind kind = reduction == Reduction::kSum ? Kind::kSum : Kind::kMax;
-  Do({.what = {axis_, kind, count * SizeOf(dtype)},
-      .recv = buffer,
-      .count = count,
-      .dtype = dtype});
+  Finish(Begin({.what = {axis_, kind, count * SizeOf(dtype)},
+                .recv = buffer,
+                .count = count,
+                .dtype = dtype}));
 }
 
 class StepVisitGroups::Group final : public NamingGroup {
@@ -67,6 +68,12 @@ class StepVisitGroups::Group final : public NamingGroup {
   }
 
  private:
+  struct Begun {
+    VisitExchange what;
+    Clock::time_point posted_at;
+    std::unique_ptr<Pending> posted;  // null: it has ended
+  };
+
   std::unique_ptr<Pending> Post(const Call& call) {
     StreamCommunicator& all = *streams_[0];
     switch (call.what.kind) {
@@ -100,22 +107,43 @@ class StepVisitGroups::Group final : public NamingGroup {
                                .dtype = call.dtype});
   }
 
-  void Do(const Call& call) override {
-    if (!all_.status_.ok()) return;
-    all_.under_way_ = &call.what;
-    if (all_.tell_ != nullptr) all_.tell_(call.what, true);
-    const std::unique_ptr<Pending> posted = Post(call);
-    const absl::Status status =
-        posted == nullptr ? absl::OkStatus() : all_.wait_(*posted);
+  int64_t Begin(const Call& call) override {
+    const int64_t number = next_++;
+    Begun& begun = begun_[number];
+    begun.what = call.what;
+    if (!all_.status_.ok()) return number;
+    begun.posted_at = Clock::now();
+    begun.posted = Post(call);
+    // A stream of a device is to get no work meanwhile (StreamCommunicator).
+    if (!streams_[0]->overlaps()) WaitFor(begun);
+    return number;
+  }
+
+  void Finish(int64_t number) override {
+    const auto begun = begun_.find(number);
+    DELINK_CHECK(begun != begun_.end()) << "it has ended";
+    WaitFor(begun->second);
+    begun_.erase(begun);
+  }
+
+  // What is posted ends even after an error, because its memory is in use.
+  void WaitFor(Begun& begun) {
+    if (begun.posted == nullptr) return;
+    all_.under_way_ = &begun.what;
+    const Clock::time_point waited = Clock::now();
+    const std::unique_ptr<Pending> posted = std::move(begun.posted);
+    const absl::Status status = all_.wait_(*posted);
     all_.under_way_ = nullptr;
-    if (all_.tell_ != nullptr) all_.tell_(call.what, false);
-    if (status.ok()) return;
-    all_.status_ =
-        absl::Status(status.code(),
-                     absl::StrCat(ToString(call.what), ": ", status.message()));
+    if (all_.tell_ != nullptr) all_.tell_(begun.what, begun.posted_at, waited);
+    if (status.ok() || !all_.status_.ok()) return;
+    all_.status_ = absl::Status(
+        status.code(),
+        absl::StrCat(ToString(begun.what), ": ", status.message()));
   }
 
   StepVisitGroups& all_;
+  std::map<int64_t, Begun> begun_;  // by number
+  int64_t next_ = 0;
   // By VisitGroup::Among.
   const std::unique_ptr<Communicator> comms_[3];
   std::unique_ptr<StreamCommunicator> streams_[3];

@@ -3,6 +3,7 @@
 // stream. Also a group that exchanges nothing and only notes the calls.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -33,8 +34,8 @@ class NamingGroup : public VisitGroup {
   void AllGather(void* buffer, int64_t count, DType dtype) final;
   void ReduceScatter(const void* send, void* recv, int64_t count,
                      DType dtype) final;
-  void AllToAll(const void* send, void* recv, int64_t count, DType dtype,
-                Among among) final;
+  int64_t BeginAllToAll(const void* send, void* recv, int64_t count,
+                        DType dtype, Among among) final;
   void AllReduce(void* buffer, int64_t count, DType dtype,
                  Reduction reduction) final;
 
@@ -47,7 +48,8 @@ class NamingGroup : public VisitGroup {
     int64_t count = 0;
     DType dtype = DType::kF32;
   };
-  virtual void Do(const Call& call) = 0;
+  // As VisitGroup::BeginAllToAll. A visit may wait for any exchange of its own.
+  virtual int64_t Begin(const Call& call) = 0;
 
  private:
   const Axis axis_;
@@ -59,9 +61,13 @@ class NotingGroup final : public NamingGroup {
  public:
   using NamingGroup::NamingGroup;
   void NoteIn(std::vector<VisitExchange>* notes) { notes_ = notes; }
+  void Finish(int64_t) override {}
 
  private:
-  void Do(const Call& call) override { notes_->push_back(call.what); }
+  int64_t Begin(const Call& call) override {
+    notes_->push_back(call.what);
+    return 0;
+  }
 
   std::vector<VisitExchange>* notes_ = nullptr;
 };
@@ -81,12 +87,16 @@ class StepVisitGroups {
   // For visits; `sequence` as in VisitGroups.
   VisitGroups groups(bool sequence) const;
   void set_wait(Wait wait) { wait_ = std::move(wait); }
-  // Called before an exchange (true) and behind it.
-  using Tell = std::function<void(const VisitExchange&, bool begins)>;
+  // Called when an exchange has ended: when it was posted, and when the thread
+  // began to wait for it.
+  using Clock = std::chrono::steady_clock;
+  using Tell =
+      std::function<void(const VisitExchange&, Clock::time_point posted,
+                         Clock::time_point waited)>;
   void set_tell(Tell tell) { tell_ = std::move(tell); }
   // The first error; it begins with the exchange's name.
   const absl::Status& status() const { return status_; }
-  // The exchange that is running; null: none.
+  // The exchange that the thread waits for; null: none.
   const VisitExchange* under_way() const { return under_way_; }
 
  private:

@@ -45,6 +45,7 @@ class Measurer {
     if (context_.size() > 1) inputs_.places = numbers;
     inputs_.sequences = batch.micro_batch;
     inputs_.expert_room = batch.expert_room;
+    inputs_.expert_overlap = batch.expert_overlap;
     inputs_.deterministic = batch.deterministic;
     inputs_.remake = batch.remake;
     inputs_.step_key = static_cast<const RngKey*>(anywhere);

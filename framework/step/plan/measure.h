@@ -16,13 +16,14 @@ namespace delink {
 
 // What one visit works on.
 struct BatchShape {
-  int64_t micro_batch = 1;    // B, sequences
-  int64_t seq = 1;            // T, tokens
-  bool masked = false;        // rows hold several documents, and say which
-  bool deterministic = true;  // VisitInputs::deterministic
-  bool remake = true;         // VisitInputs::remake
-  double expert_room = 0;     // VisitInputs::expert_room
-  bool same_tokens = false;   // VisitGroups::same_tokens
+  int64_t micro_batch = 1;      // B, sequences
+  int64_t seq = 1;              // T, tokens
+  bool masked = false;          // rows hold several documents, and say which
+  bool deterministic = true;    // VisitInputs::deterministic
+  bool remake = true;           // VisitInputs::remake
+  double expert_room = 0;       // VisitInputs::expert_room
+  bool expert_overlap = false;  // VisitInputs::expert_overlap
+  bool same_tokens = false;     // VisitGroups::same_tokens
   // Ranks between which the tokens of a row are cut (engine/context_cut.h).
   int64_t context = 1;
   int64_t tokens() const { return micro_batch * seq; }

@@ -44,12 +44,13 @@ class Trace {
   };
 
   // An exchange in the middle of a compute instruction, as its thread saw it:
-  // including the wait for the other ranks.
+  // when it was posted, and the wait for its end, which includes that for the
+  // other ranks. Between both the thread may have done other work.
   struct Exchange {
     int64_t step = 0;
     int32_t program = 0, index = 0;  // as Span's
     VisitExchange what;
-    Clock::time_point begin, end;
+    Clock::time_point posted, begin, end;
   };
 
   // A step on the device, from its first work to its last.

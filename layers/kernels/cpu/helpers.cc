@@ -154,27 +154,27 @@ void SortPairs(const AssignRowsArgs& s) {
 }
 
 void TakeSlots(const AssignSlotsArgs& s) {
-  const int64_t slots = s.ranks * s.cap, of_slot = s.once ? s.k : 1;
+  const int64_t slots = s.ranges() * s.cap, of_slot = s.once ? s.k : 1;
   std::fill_n(s.slots, s.N * (s.once ? s.ranks : s.k), -1);
   std::fill_n(s.pairs, slots, -1);
   std::fill_n(s.to_ids, slots * of_slot, -1);
-  std::vector<int64_t> taken(static_cast<size_t>(s.ranks));
+  std::vector<int64_t> taken(static_cast<size_t>(s.ranges()));
   for (int64_t i = 0; i < s.N * s.k; ++i) {
     if (s.ids[i] < 0) continue;
-    const int64_t rank = s.ids[i] / s.each;
-    const int64_t pair = s.once ? i / s.k * s.ranks + rank : i;
+    const int64_t range = s.RangeOf(s.ids[i]);
+    const int64_t pair = s.once ? i / s.k * s.ranks + range : i;
     int32_t& slot = s.slots[pair];
     if (slot < 0) {
-      int64_t& at = taken[static_cast<size_t>(rank)];
+      int64_t& at = taken[static_cast<size_t>(range)];
       if (at == s.cap) {
         if (s.lost != nullptr) ++*s.lost;
         continue;
       }
-      slot = static_cast<int32_t>(rank * s.cap + at++);
+      slot = static_cast<int32_t>(range * s.cap + at++);
       s.pairs[slot] = static_cast<int32_t>(pair);
     }
     s.to_ids[slot * of_slot + i % of_slot] =
-        static_cast<int32_t>(s.ids[i] % s.each);
+        static_cast<int32_t>(s.ids[i] % s.width());
   }
 }
 

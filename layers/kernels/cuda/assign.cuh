@@ -238,16 +238,17 @@ __global__ void __launch_bounds__(kAssignThreads)
   s.pairs[row] = static_cast<int32_t>(pair);
 }
 
-// A block has a rank, whose slots are taken by pairs or, with `once`, by
+// A block has a range, whose slots are taken by pairs or, with `once`, by
 // tokens.
 __global__ void __launch_bounds__(kAssignThreads)
     AssignSlotsKernel(AssignSlotsArgs s) {
-  const int64_t rank = blockIdx.x, first = rank * s.cap;
+  const int64_t range = blockIdx.x, first = range * s.cap;
   const int64_t each = s.once ? s.k : 1, takers = s.N * s.k / each;
   const auto expert_of = [&](int64_t pair) -> int32_t {
     const int64_t id = s.ids[pair];
-    return id >= 0 && id / s.each == rank ? static_cast<int32_t>(id % s.each)
-                                          : -1;
+    return id >= 0 && s.RangeOf(id) == range
+               ? static_cast<int32_t>(id % s.width())
+               : -1;
   };
   int64_t taken = 0;
   for (int64_t begin = 0; begin < takers; begin += kAssignThreads) {
@@ -259,10 +260,10 @@ __global__ void __launch_bounds__(kAssignThreads)
     const Before before = CountBefore(here);
     const int64_t at = taken + before.mine;
     const bool takes = here && at < s.cap;
-    const int64_t pair = s.once ? i * s.ranks + rank : i;
-    // A pair of no rank is the first block's to write.
+    const int64_t pair = s.once ? i * s.ranks + range : i;
+    // A pair of no range is the first block's to write.
     const bool writes =
-        here || (i < takers && (s.once || (rank == 0 && s.ids[i] < 0)));
+        here || (i < takers && (s.once || (range == 0 && s.ids[i] < 0)));
     if (writes) s.slots[pair] = takes ? static_cast<int32_t>(first + at) : -1;
     if (takes) {
       s.pairs[first + at] = static_cast<int32_t>(pair);
@@ -286,7 +287,7 @@ __global__ void __launch_bounds__(kAssignThreads)
   for (int64_t i = threadIdx.x; i < s.N * s.k; i += kAssignThreads) {
     const int64_t id = s.ids[i];
     if (id < 0) continue;
-    const int64_t pair = s.once ? i / s.k * s.ranks + id / s.each : i;
+    const int64_t pair = s.once ? i / s.k * s.ranks + s.RangeOf(id) : i;
     lost += s.slots[pair] < 0 ? 1 : 0;
   }
   lost = BlockSum(lost, partial);

@@ -164,7 +164,7 @@ void AssignRows(Stream& stream, const AssignRowsArgs& s) {
 template <typename T>
 void AssignSlots(Stream& stream, const AssignSlotsArgs& s) {
   if (s.ranks == 0) return;
-  Launch(AssignSlotsKernel, dim3(static_cast<unsigned>(s.ranks)),
+  Launch(AssignSlotsKernel, dim3(static_cast<unsigned>(s.ranges())),
          dim3(kAssignThreads), 0, stream, s);
   if (s.lost == nullptr) return;
   Launch(CountLostKernel, dim3(1), dim3(kAssignThreads), 0, stream, s);

@@ -339,25 +339,29 @@ void AssignSlots(Stream&, const AssignSlotsArgs& s) {
   // What takes a slot: a token's `each` pairs together, or one.
   const int64_t each = s.once ? s.k : 1;
   std::fill_n(s.slots, s.N * (s.once ? s.ranks : s.k), -1);
-  std::fill_n(s.pairs, s.ranks * s.cap, -1);
-  std::fill_n(s.to_ids, s.ranks * s.cap * each, -1);
-  for (int64_t rank = 0; rank < s.ranks; ++rank) {
-    int64_t slot = rank * s.cap;
+  std::fill_n(s.pairs, s.ranges() * s.cap, -1);
+  std::fill_n(s.to_ids, s.ranges() * s.cap * each, -1);
+  for (int64_t range = 0; range < s.ranges(); ++range) {
+    const int64_t part = range / s.ranks, rank = range % s.ranks;
+    // The experts [from, to).
+    const int64_t from = rank * s.each + part * s.width();
+    const int64_t to = from + s.width();
+    int64_t slot = range * s.cap;
     for (int64_t first = 0; first < s.N * s.k; first += each) {
       int64_t here = 0;
       for (int64_t i = first; i < first + each; ++i) {
-        if (s.ids[i] < 0 || s.ids[i] / s.each != rank) continue;
+        if (s.ids[i] < from || s.ids[i] >= to) continue;
         ++here;
-        if (slot == (rank + 1) * s.cap) continue;
+        if (slot == (range + 1) * s.cap) continue;
         s.to_ids[slot * each + i - first] =
-            static_cast<int32_t>(s.ids[i] - rank * s.each);
+            static_cast<int32_t>(s.ids[i] - from);
       }
       if (here == 0) continue;
-      if (slot == (rank + 1) * s.cap) {
+      if (slot == (range + 1) * s.cap) {
         if (s.lost != nullptr) *s.lost += static_cast<double>(here);
         continue;
       }
-      const int64_t pair = s.once ? first / s.k * s.ranks + rank : first;
+      const int64_t pair = s.once ? first / s.k * s.ranks + range : first;
       s.slots[pair] = static_cast<int32_t>(slot);
       s.pairs[slot++] = static_cast<int32_t>(pair);
     }

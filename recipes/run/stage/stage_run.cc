@@ -25,6 +25,8 @@ bool SameVisits(const Recipe& recipe, size_t a, size_t b) {
   return recipe.Batch(a) == recipe.Batch(b) &&
          recipe.MicroBatch(a) == recipe.MicroBatch(b) &&
          recipe.ExpertRoom(a) == recipe.ExpertRoom(b) &&
+         recipe.stages[a].parallel.expert_overlap ==
+             recipe.stages[b].parallel.expert_overlap &&
          recipe.RecomputeOf(a) == recipe.RecomputeOf(b);
 }
 
@@ -44,7 +46,8 @@ BatchShape BatchShapeOf(const Recipe& recipe, size_t stage) {
           .masked = recipe.data.masked(),
           .deterministic = recipe.run.deterministic,
           .remake = recipe.RecomputeOf(stage) != Recompute::kNone,
-          .expert_room = recipe.ExpertRoom(stage)};
+          .expert_room = recipe.ExpertRoom(stage),
+          .expert_overlap = *recipe.stages[stage].parallel.expert_overlap};
 }
 
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {

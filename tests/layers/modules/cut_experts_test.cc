@@ -111,6 +111,12 @@ TEST(CutExperts, AreThoseOfOneRank) {
         const CutResult cut = RunCut(c, options);
         EXPECT_EQ(cut.loss.lost, 0);
         ExpectSame(cut, whole, kSums * 0x1p-53);
+        options.expert_overlap = true;
+        const CutResult overlapped = RunCut(c, options);
+        EXPECT_EQ(overlapped.y, cut.y);
+        EXPECT_EQ(overlapped.dx, cut.dx);
+        EXPECT_EQ(overlapped.sums, cut.sums);
+        EXPECT_EQ(overlapped.gradients, cut.gradients);
       }
     }
   }

@@ -50,6 +50,7 @@ struct RigOptions {
   // Neighbours among all of these that have experts, and BatchShape's.
   int expert = 1, expert_nodes = 1;
   double expert_room = 0;
+  bool expert_overlap = false;
   std::array<Axis, kMeshAxes> rank_order = Mesh().order;
   // Stages of a pipeline, and how many chunks each has: 1F1B, where `halves`
   // says so zero-bubble, or interleaved. `order` then says nothing.

@@ -145,6 +145,7 @@ TensorCase DrawExperts(Dice& dice) {
   of.options.halves = of.pipeline > 1 && dice.Maybe();
   const double rooms[] = {0, 0, 4, kLittleRoom};
   of.expert_room = rooms[dice.Below(4)];
+  of.expert_overlap = dice.Maybe();
   if (of.expert_room > 0 && dice.Maybe()) {
     of.expert_nodes = dice.Maybe() ? of.expert : 2;
   }
@@ -230,6 +231,7 @@ Found FoundBy(Communicator& world, const TensorCase& of) {
 
 // Where choices find no room on some rank, all ranks take more and run the pass
 // again: it finds the bits of one that had room, and no step is skipped.
+// Overlap changes no bit either.
 TEST(TensorStep, APassThatLacksRoomIsRunAgain) {
   for (const int pipeline : {1, 2}) {
     for (const bool threads : {false, true}) {
@@ -244,6 +246,8 @@ TEST(TensorStep, APassThatLacksRoomIsRunAgain) {
       of.options.lane_threads = threads;
       TensorCase little = of;
       little.expert_room = kLittleRoom;
+      TensorCase overlaps = little;
+      overlaps.expert_overlap = true;
       OnRanks(of, [&](Communicator& world) {
         const Found expected = FoundBy(world, of);
         const Found found = FoundBy(world, little);
@@ -251,6 +255,9 @@ TEST(TensorStep, APassThatLacksRoomIsRunAgain) {
         EXPECT_EQ(found.values, expected.values);
         EXPECT_EQ(expected.room, 4);
         EXPECT_GT(found.room, kLittleRoom);
+        const Found overlapped = FoundBy(world, overlaps);
+        EXPECT_EQ(overlapped.numbers, expected.numbers);
+        EXPECT_EQ(overlapped.values, expected.values);
       });
     }
   }

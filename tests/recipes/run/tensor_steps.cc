@@ -90,10 +90,10 @@ std::ostream& operator<<(std::ostream& out, const TensorCase& of) {
              << (of.sequence ? " with sequence" : "") << ", context "
              << of.context << ", data " << of.data << ", expert " << of.expert
              << " on " << of.expert_nodes << " nodes with room "
-             << of.expert_room << ", pipeline " << of.pipeline
-             << (o.turns > 1 ? " x 2" : "") << ", zero " << o.zero << ", share "
-             << of.share << (o.tied ? ", tied" : "")
-             << (o.recompute ? ", recompute" : "")
+             << of.expert_room << (of.expert_overlap ? " and overlap" : "")
+             << ", pipeline " << of.pipeline << (o.turns > 1 ? " x 2" : "")
+             << ", zero " << o.zero << ", share " << of.share
+             << (o.tied ? ", tied" : "") << (o.recompute ? ", recompute" : "")
              << (o.remake ? "" : ", no remake") << (o.halves ? ", halves" : "")
              << (o.masked ? ", masked" : "")
              << (o.dropout > 0 ? ", dropout" : "") << (o.muon ? ", muon" : "")
@@ -132,6 +132,7 @@ std::unique_ptr<StepRig> TogetherOf(Communicator& world, const TensorCase& of) {
   options.sequence = of.sequence;
   options.expert = of.expert;
   options.expert_room = of.expert_room;
+  options.expert_overlap = of.expert_overlap;
   options.expert_nodes = of.expert_nodes;
   return std::make_unique<StepRig>(world, of.share, options);
 }

@@ -34,6 +34,7 @@ struct TensorCase {
   std::string kind = "gpt";
   std::string share = "none";
   double expert_room = 0;
+  bool expert_overlap = false;
   int expert_nodes = 1;
   RigOptions options = {};  // what is named above apart
 

@@ -242,6 +242,7 @@ Recipe RandomRecipe(Draw& draw) {
     stage.parallel.tensor = stage.parallel.context = 1;
     stage.parallel.expert = draw.Int(1, 9);
     stage.parallel.dispatch = static_cast<ExpertDispatch>(draw.Int(0, 3));
+    stage.parallel.expert_overlap = draw.Flip();
     stage.parallel.expert_room = 0.25 * static_cast<double>(draw.Int(1, 9));
     stage.parallel.sequence = draw.Flip();
     stage.parallel.tensor_across_nodes = draw.Flip();
@@ -290,6 +291,7 @@ TEST(ToToml, ReadsBackEqualBitForBit) {
       ASSERT_EQ(is.expert, was.expert);
       ASSERT_EQ(is.dispatch, was.dispatch);
       ASSERT_EQ(is.expert_room, was.expert_room);
+      ASSERT_EQ(is.expert_overlap, was.expert_overlap);
       ASSERT_EQ(is.schedule, was.schedule);
       ASSERT_EQ(is.pieces(), was.pieces());
       ASSERT_EQ(is.layers, was.layers);
