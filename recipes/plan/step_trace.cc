@@ -78,8 +78,21 @@ class StepTrace::Medians {
   }
 
   MeasuredTime Of(const RankProgram& rank, int32_t index) const {
-    return {.own = Median(At(own_.at(rank.rank), index)),
-            .exchanged = Median(At(exchanged_.at(rank.rank), index))};
+    MeasuredTime time{.own = Median(At(own_.at(rank.rank), index)),
+                      .exchanged = Median(At(exchanged_.at(rank.rank), index))};
+    const auto moments = moments_.find({rank.rank, index});
+    if (moments == moments_.end()) return time;
+    for (const std::vector<ExchangeMoment>& of_steps : moments->second) {
+      ExchangeMoment& moment = time.moments.emplace_back(of_steps.front());
+      std::vector<double> at, waited;
+      for (const ExchangeMoment& of : of_steps) {
+        at.push_back(of.at);
+        waited.push_back(of.waited);
+      }
+      moment.at = Median(std::move(at));
+      moment.waited = Median(std::move(waited));
+    }
+    return time;
   }
 
  private:
@@ -89,9 +102,38 @@ class StepTrace::Medians {
   static std::vector<double> ExchangesOf(const RankProgram& rank, int64_t index,
                                          const Traced& traced) {
     const Instruction& at = At(rank.program->instructions, index);
-    const bool within = IsVisit(at) || at.op == Op::kUpdate;
-    return within ? traced.exchanges
-                  : std::vector<double>{traced.end - traced.begin};
+    if (!IsVisit(at) && at.op != Op::kUpdate) {
+      return {traced.end - traced.begin};
+    }
+    std::vector<double> waited;
+    for (const auto& exchange : traced.exchanges) {
+      waited.push_back(exchange.waited);
+    }
+    return waited;
+  }
+  // Empty if every exchange is waited for at once. `least`: by exchange.
+  static std::vector<ExchangeMoment> MomentsOf(
+      const Traced& traced, const std::vector<double>& least) {
+    std::vector<ExchangeMoment> moments;
+    for (size_t i = 0; i < traced.exchanges.size(); ++i) {
+      const auto& of = traced.exchanges[i];
+      const auto exchange = static_cast<int32_t>(i);
+      moments.push_back({exchange, false, of.posted, 0});
+      moments.push_back({exchange, true, of.begin, least[i]});
+    }
+    const auto as_posted = moments;
+    std::ranges::stable_sort(moments, {}, &ExchangeMoment::at);
+    const auto same = [](const ExchangeMoment& a, const ExchangeMoment& b) {
+      return a.exchange == b.exchange && a.waits == b.waits;
+    };
+    if (std::ranges::equal(moments, as_posted, same)) return {};
+    double others = traced.begin;  // seconds that are not its own
+    for (ExchangeMoment& moment : moments) {
+      moment.at -= others;
+      if (!moment.waits) continue;
+      others += At(traced.exchanges, moment.exchange).waited;
+    }
+    return moments;
   }
   static void Lessen(const std::vector<double>& values,
                      std::vector<double>& least) {
@@ -106,8 +148,13 @@ class StepTrace::Medians {
     double own = traced.end - traced.begin, exchanged = 0;
     if (sent(rank, index).operations > 0) {
       for (const double part : ExchangesOf(rank, index, traced)) own -= part;
-      for (const double part : least.at(MeetingOf(rank, index))) {
-        exchanged += part;
+      const std::vector<double>& parts = least.at(MeetingOf(rank, index));
+      for (const double part : parts) exchanged += part;
+      const auto moments = MomentsOf(traced, parts);
+      if (!moments.empty()) {
+        auto& of = moments_[{rank.rank, index}];
+        of.resize(moments.size());
+        for (size_t i = 0; i < of.size(); ++i) of[i].push_back(moments[i]);
       }
     }
     At(own_.at(rank.rank), index).push_back(own);
@@ -115,6 +162,9 @@ class StepTrace::Medians {
   }
 
   Values own_, exchanged_;
+  // By rank and index, moment and step.
+  std::map<std::pair<int, int32_t>, std::vector<std::vector<ExchangeMoment>>>
+      moments_;
 };
 
 absl::StatusOr<StepTrace> StepTrace::Read(const std::string& path) {
@@ -126,7 +176,8 @@ absl::StatusOr<StepTrace> StepTrace::Read(const std::string& path) {
   };
   if (!json.ok()) return wrong(std::string(json.status().message()));
   StepTrace trace;
-  std::map<int, std::map<std::pair<int64_t, std::string>, std::vector<double>>>
+  std::map<int, std::map<std::pair<int64_t, std::string>,
+                         std::vector<Traced::Exchange>>>
       exchanges;
   try {
     for (const nlohmann::json& event : json->at("traceEvents")) {
@@ -139,7 +190,8 @@ absl::StatusOr<StepTrace> StepTrace::Read(const std::string& path) {
       const double took = 1e-6 * event.at("dur").get<double>();
       if (event.at("cat") == "Exchange") {
         const std::string of = name.substr(0, name.rfind(": "));
-        exchanges[rank][{step, of}].push_back(took);
+        const double posted = args.value("posted", 1e6 * begin);
+        exchanges[rank][{step, of}].push_back({1e-6 * posted, begin, took});
       } else if (event.at("tid").get<int>() >= kLanes) {
         return wrong(
             "it was traced on a GPU, and costs are taken only from traces of a "
@@ -159,6 +211,8 @@ absl::StatusOr<StepTrace> StepTrace::Read(const std::string& path) {
     for (auto& [step, instructions] : steps) {
       for (auto& [index, traced] : instructions) {
         traced.exchanges = std::move(exchanges[rank][{step, traced.name}]);
+        std::ranges::stable_sort(traced.exchanges, {},
+                                 &Traced::Exchange::posted);
       }
     }
   }

@@ -44,8 +44,13 @@ class StepTrace {
   struct Traced {
     std::string name;
     int64_t bytes = 0;
-    double begin = 0, end = 0;      // seconds
-    std::vector<double> exchanges;  // within it: seconds of each
+    double begin = 0, end = 0;  // seconds
+    // Within it, in the order in which they are posted.
+    struct Exchange {
+      double posted = 0, begin = 0;
+      double waited = 0;  // from `begin` on
+    };
+    std::vector<Exchange> exchanges;
   };
   // By index.
   using Steps = std::map<int64_t, std::map<int64_t, Traced>>;

@@ -209,7 +209,10 @@ std::string TraceFile::Events() const {
          {"tid", static_cast<int>(Lane::kCompute)},
          {"ts", Microseconds(exchange.begin - start_)},
          {"dur", Microseconds(exchange.end - exchange.begin)},
-         {"args", {{"step", exchange.step}, {"bytes", exchange.what.bytes}}}});
+         {"args",
+          {{"step", exchange.step},
+           {"bytes", exchange.what.bytes},
+           {"posted", Microseconds(exchange.posted - start_)}}}});
   }
   add_all(trace_.device_spans(), true);
   return text;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/proof/visit_meetings.h"
 
@@ -21,15 +22,43 @@ Sent SentWithin(const Program& program, const Instruction& at) {
     const bool in_parts = exchange.kind != VisitExchange::Kind::kSum &&
                           exchange.kind != VisitExchange::Kind::kMax;
     ++sent.operations;
-    sent.bytes += in_parts ? SentInParts(exchange.bytes, ranks)
-                           : SentForSum(exchange.bytes, ranks);
+    sent.each.push_back(in_parts ? SentInParts(exchange.bytes, ranks)
+                                 : SentForSum(exchange.bytes, ranks));
+    sent.bytes += sent.each.back();
   }
   return sent;
 }
 
+namespace {
+
+// How long an instruction waits for exchanges that run beside its own work.
+double WaitedOver(const Link& link, const std::vector<ExchangeMoment>& moments,
+                  const std::vector<int64_t>& bytes) {
+  std::vector<double> posted(bytes.size());
+  double waited = 0, free = 0;
+  for (const ExchangeMoment& moment : moments) {
+    const double now = moment.at + waited;
+    double& at = At(posted, moment.exchange);
+    if (!moment.waits) {
+      at = now;
+      continue;
+    }
+    free = std::max(free, at) + link.BusySeconds(At(bytes, moment.exchange));
+    waited += std::max(moment.waited, free + link.latency - now);
+  }
+  return waited;
+}
+
+}  // namespace
+
 Cost CostOver(const Link& link, const MeasuredTime& measured,
               const Sent& sent) {
   const double busy = link.BusySeconds(sent.bytes);
+  if (!measured.moments.empty()) {
+    return {
+        .time = measured.own + WaitedOver(link, measured.moments, sent.each),
+        .busy = busy};
+  }
   const double over =
       static_cast<double>(sent.operations) * link.latency + busy;
   return {.time = measured.own + std::max(measured.exchanged, over),

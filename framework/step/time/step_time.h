@@ -15,12 +15,23 @@
 
 namespace delink {
 
+// When an instruction posts an exchange, or begins to wait for its end.
+struct ExchangeMoment {
+  int32_t exchange = 0;  // number, in the order in which they are posted
+  bool waits = false;
+  double at = 0;      // of the seconds that are the instruction's own
+  double waited = 0;  // then, at least
+};
+
 // Seconds that an instruction took on a rank.
 struct MeasuredTime {
   double own = 0;  // independent of other ranks
   // Of an exchange, from when all ranks had begun it to its end; of a copy,
   // all.
   double exchanged = 0;
+  // If the instruction does work while exchanges within it are under way: in
+  // order.
+  std::vector<ExchangeMoment> moments = {};
 };
 
 // What an instruction sends or copies: the number of operations, which follow
@@ -28,6 +39,7 @@ struct MeasuredTime {
 struct Sent {
   int64_t operations = 0;
   int64_t bytes = 0;
+  std::vector<int64_t> each = {};  // SentWithin: bytes of each
 };
 
 // Links by what they carry. A link without latency and bandwidth takes no time,
@@ -44,7 +56,8 @@ struct StepLinks {
 // For the exchanges in the middle of a visit or an update.
 Sent SentWithin(const Program& program, const Instruction& at);
 
-// An exchange takes its measured time or its link's, whichever is longer.
+// An exchange takes its measured time or its link's, whichever is longer. One
+// link has those of an instruction in the order in which it waits for them.
 Cost CostOver(const Link& link, const MeasuredTime& measured, const Sent& sent);
 
 // By rank and the instruction's index.
