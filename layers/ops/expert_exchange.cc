@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "layers/ops/assign_rows.h"
 #include "layers/ops/kernels_of.h"
 #include "layers/ops/rows.h"
 
@@ -30,6 +31,21 @@ int64_t MostChoices(const Routing& r, int64_t each) {
   return most;
 }
 
+// The most choices of E experts that a capacity leaves (Routing::limit).
+int64_t MostKept(const Routing& r, int64_t E) {
+  return E * r.limit * r.batches;
+}
+
+// The micro-batches that ranks of a group have tokens of. Those of a
+// micro-batch are neighbours as well (Mesh::InStage).
+int64_t MicroBatches(const Tape& tape) {
+  const int64_t size = tape.groups().expert->size();
+  int64_t ranks = 1;
+  for (const VisitGroup* const of : RanksOfTokens(tape)) ranks *= of->size();
+  if (size % ranks == 0 || ranks % size == 0) return (size + ranks - 1) / ranks;
+  return (size + ranks - 2) / ranks + 1;  // a part of the first and the last
+}
+
 // N tokens with k choices each of `ranks` that share the experts of r. Gates
 // are not written yet.
 Routing ChoicesAt(const Routing& r, int ranks, int64_t N, int64_t k) {
@@ -37,6 +53,7 @@ Routing ChoicesAt(const Routing& r, int ranks, int64_t N, int64_t k) {
   to.N = N;
   to.E = r.E / ranks;
   to.k = k;
+  to.batches = std::min(r.batches * ranks, MicroBatches(r.gates.tape()));
   to.gates = r.gates.tape().Output({N, k}, r.gates.dtype());
   to.ids = Var();
   return to;
@@ -44,10 +61,10 @@ Routing ChoicesAt(const Routing& r, int ranks, int64_t N, int64_t k) {
 
 void MakeRows(Routing& to, int64_t cap) {
   Tape& tape = to.gates.tape();
-  to.cap = cap;
+  to.cap = std::min(cap, MostKept(to, to.E));
   to.offsets = tape.Output({to.E + 1}, DType::kI32);
   to.rows = tape.Output({to.N, to.k}, DType::kI32);
-  to.pairs = tape.Output({cap}, DType::kI32);
+  to.pairs = tape.Output({to.cap}, DType::kI32);
 }
 
 // `ids` are those of this rank's experts, which it counts from 0.
@@ -176,8 +193,9 @@ ExpertHop HopOf(const Routing& r, VisitGroup& group, VisitGroup::Among among) {
   const double share = static_cast<double>(pairs) / static_cast<double>(ranks);
   const double room = std::ceil(tape.inputs().expert_room * share);
   hop.k = hop.once() ? ranks : r.k;
-  hop.cap = std::clamp(static_cast<int64_t>(room), int64_t{1},
-                       r.N * (hop.once() ? 1 : MostChoices(r, E)));
+  const int64_t most =
+      std::min(r.N * (hop.once() ? 1 : MostChoices(r, E)), MostKept(r, E));
+  hop.cap = std::clamp(static_cast<int64_t>(room), int64_t{1}, most);
   hop.slots = tape.Output({r.N, hop.k}, DType::kI32);
   hop.pairs = tape.Output({ranks * hop.cap}, DType::kI32);
   return hop;
@@ -308,8 +326,12 @@ AtExperts ToExperts(Var x, const Routing& r) {
   const Tape& tape = x.tape();
   VisitGroup* const group = tape.groups().expert;
   if (group == nullptr) return {x, r};
+  const VisitGroups& groups = tape.groups();
   DELINK_CHECK_EQ(r.E % group->size(), 0) << group->size() << " expert ranks";
-  if (tape.groups().same_tokens) {
+  DELINK_CHECK(groups.tensor == nullptr || groups.sequence ||
+               groups.same_tokens)
+      << "tensor ranks have tokens in common";
+  if (groups.same_tokens) {
     return {HandOn(x, *group), KeepChoices(r, *group)};
   }
   if (tape.inputs().expert_room > 0) return SendTo(*group, x, r);
