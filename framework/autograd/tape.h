@@ -152,8 +152,11 @@ struct VisitInputs {
   const RngKey* step_key = nullptr;  // folds (seed, step)
   const int64_t* samples = nullptr;  // [B] global sample numbers
   const int32_t* targets = nullptr;  // [B, T]; -1: not counted
-  LossRecord* loss = nullptr;        // added to by the loss
-  double* sums = nullptr;            // the layer's (Tape::Sums), or null
+  // Whether training counts all targets. Memory is planned for it: a capacity
+  // then bounds the rows of experts (layers/ops/route.h).
+  bool all_counted = false;
+  LossRecord* loss = nullptr;  // added to by the loss
+  double* sums = nullptr;      // the layer's (Tape::Sums), or null
   // Whether the forward runs again for the visit's backward (recompute). It is
   // then to ask for the same memory and exchanges, but to add nothing to sums
   // of the step: the first forward did.

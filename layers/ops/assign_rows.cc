@@ -1,5 +1,6 @@
 #include "layers/ops/assign_rows.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "layers/ops/kernels_of.h"
@@ -24,6 +25,20 @@ std::vector<VisitGroup*> RanksOfTokens(const Tape& tape) {
 
 namespace {
 
+// All ranks' tokens of the micro-batch.
+int64_t TokensOfAll(const Tape& tape, int64_t N) {
+  for (const VisitGroup* const group : RanksOfTokens(tape)) N *= group->size();
+  return N;
+}
+
+int64_t CapacityOf(const Tape& tape, const RouteConfig& c, int64_t N,
+                   int64_t E) {
+  if (c.capacity == 0 || !tape.inputs().training) return 0;
+  const double pairs = static_cast<double>(TokensOfAll(tape, N) * c.top_k);
+  return static_cast<int64_t>(
+      std::ceil(c.capacity * (pairs / static_cast<double>(E))));
+}
+
 // x [count], of all ranks.
 Tensor Gathered(Tape& tape, const void* x, int64_t count, DType dtype) {
   const std::vector<VisitGroup*> groups = RanksOfTokens(tape);
@@ -44,14 +59,6 @@ Tensor Gathered(Tape& tape, const void* x, int64_t count, DType dtype) {
     each *= group->size();
   }
   return all;
-}
-
-int64_t CapacityOf(const Tape& tape, const RouteConfig& c, int64_t N,
-                   int64_t E) {
-  if (c.capacity == 0 || !tape.inputs().training) return 0;
-  for (const VisitGroup* const group : RanksOfTokens(tape)) N *= group->size();
-  const double even = static_cast<double>(N * c.top_k) / static_cast<double>(E);
-  return static_cast<int64_t>(std::ceil(c.capacity * even));
 }
 
 // Where tokens of several ranks compete for capacity, all ranks decide alike
@@ -145,6 +152,14 @@ void Record(const Routed& r, int64_t capacity, const Tensor& loads,
 }
 
 }  // namespace
+
+int64_t MostOfExpert(const Tape& tape, const RouteConfig& c, int64_t N,
+                     int64_t E) {
+  const int64_t all = TokensOfAll(tape, N),
+                capacity = CapacityOf(tape, c, N, E);
+  const bool drops = capacity > 0 && tape.inputs().all_counted;
+  return drops ? std::min(all, capacity) : all;
+}
 
 void AssignRows(const Routed& r, const Routing& to) {
   Tape& tape = r.logits.tape();

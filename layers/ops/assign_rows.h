@@ -32,6 +32,10 @@ const int32_t* TargetsOf(const Tape& tape, int64_t N);
 // The groups whose ranks have tokens of this micro-batch, the innermost first.
 std::vector<VisitGroup*> RanksOfTokens(const Tape& tape);
 
+// Routing::limit, of the micro-batch to which this rank's N tokens belong.
+int64_t MostOfExpert(const Tape& tape, const RouteConfig& c, int64_t N,
+                     int64_t E);
+
 // Writes the offsets, rows, pairs and, if defined, ids of `to`, and adds to the
 // sums of the step.
 void AssignRows(const Routed& r, const Routing& to);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "framework/base/check.h"
+#include "layers/ops/assign_rows.h"
 #include "layers/ops/kernels_of.h"
 #include "layers/ops/rows.h"
 
@@ -30,12 +31,31 @@ int64_t MostChoices(const Routing& r, int64_t each) {
   return most;
 }
 
+// The most choices of E experts that a capacity leaves (Routing::limit).
+int64_t MostKept(const Routing& r, int64_t E) {
+  return E * r.limit * r.batches;
+}
+
+// Routing::batches of what arrives from so many ranks. Those that have tokens
+// of a micro-batch are neighbours as well (Mesh::InStage).
+int64_t BatchesFrom(const Routing& r, int64_t ranks) {
+  const Tape& tape = r.gates.tape();
+  const int64_t size = tape.groups().expert->size();
+  int64_t each = 1;
+  for (const VisitGroup* const of : RanksOfTokens(tape)) each *= of->size();
+  const bool even = size % each == 0 || each % size == 0;
+  // Else a part of the first and the last.
+  const int64_t all =
+      even ? (size + each - 1) / each : (size + each - 2) / each + 1;
+  return std::min(r.batches * ranks, all);
+}
+
 void MakeRows(Routing& to, int64_t cap) {
   Tape& tape = to.gates.tape();
-  to.cap = cap;
+  to.cap = std::min(cap, MostKept(to, to.E));
   to.offsets = tape.Output({to.E + 1}, DType::kI32);
   to.rows = tape.Output({to.N, to.k}, DType::kI32);
-  to.pairs = tape.Output({cap}, DType::kI32);
+  to.pairs = tape.Output({to.cap}, DType::kI32);
 }
 
 // `ids` are those of this rank's experts, which it counts from 0.
@@ -91,6 +111,7 @@ Routing GatherChoices(const Routing& r, VisitGroup& group) {
   Routing all = r;
   all.N = N;
   all.E = r.E / group.size();
+  all.batches = BatchesFrom(r, group.size());
   all.gates = tape.Output({N, r.k}, r.gates.dtype());
   all.ids = Var();
   MakeRows(all, N * MostChoices(r, all.E));
@@ -125,8 +146,10 @@ ExpertHop HopOf(const Routing& r, VisitGroup& group, VisitGroup::Among among,
   const double share = static_cast<double>(pairs) / static_cast<double>(ranges);
   const double room = std::ceil(tape.inputs().expert_room * share);
   hop.k = hop.once() ? ranks : r.k;
-  hop.cap = std::clamp(static_cast<int64_t>(room), int64_t{1},
-                       r.N * (hop.once() ? 1 : MostChoices(r, r.E / ranges)));
+  const int64_t E = r.E / ranges;
+  const int64_t most =
+      std::min(r.N * (hop.once() ? 1 : MostChoices(r, E)), MostKept(r, E));
+  hop.cap = std::clamp(static_cast<int64_t>(room), int64_t{1}, most);
   hop.slots = tape.Output({r.N, hop.k}, DType::kI32);
   hop.pairs = tape.Output({parts * hop.rows()}, DType::kI32);
   return hop;
@@ -178,10 +201,14 @@ ExpertExchange::ExpertExchange(Var x, const Routing& r)
     : group_(x.tape().groups().expert) {
   using Among = VisitGroup::Among;
   const Tape& tape = x.tape();
+  const VisitGroups& groups = tape.groups();
   all_ = {x, r};
   if (group_ == nullptr) return;
   DELINK_CHECK_EQ(r.E % group_->size(), 0) << group_->size() << " expert ranks";
-  if (tape.groups().same_tokens) {
+  DELINK_CHECK(groups.tensor == nullptr || groups.sequence ||
+               groups.same_tokens)
+      << "tensor ranks have tokens in common";
+  if (groups.same_tokens) {
     all_ = {HandOn(x, *group_), KeepChoices(r, *group_)};
   } else if (tape.inputs().expert_room == 0) {
     all_ = {GatherPieces(x, *group_, {group_->size() * r.N, x.dim(-1)}),
@@ -230,6 +257,7 @@ AtExperts ExpertExchange::EndHop(int part) {
   to.E = begun.from.E / (hop.ranks() * hop.parts);
   to.first = part * to.E;
   to.k = hop.once() ? begun.from.k : 1;
+  to.batches = BatchesFrom(begun.from, hop.ranks());
   to.choices = begun.from.choices * (part + 1) / hop.parts -
                begun.from.choices * part / hop.parts;
   to.ids = begun.ids.End(part);

@@ -1,5 +1,6 @@
 #include "layers/ops/route.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -192,10 +193,13 @@ Routing Route(Var logits, const RouteConfig& c, Param* bias, Param* loads) {
   const int64_t N = logits.dim(0), E = logits.dim(1), k = c.top_k;
   CheckFits(c, E, bias);
   Tape& tape = logits.tape();
+  const int64_t limit = MostOfExpert(tape, c, N, E);
   Routing r = {.N = N,
                .E = E,
                .k = k,
-               .cap = N * k,
+               .cap = std::min(N * k, E * limit),
+               .limit = limit,
+               .batches = 1,
                .choices = N * k,
                .experts = E,
                .prototypes = c.form.prototypes,

@@ -43,9 +43,20 @@ inline constexpr int64_t kRouteSums = 5;
 
 // What N tokens chose of E experts, which this rank has: those from `first` on
 // of its own. Each kept choice is a row.
+//
+// An expert has at most `limit` rows of a micro-batch, whatever ranks have its
+// tokens: without a capacity one of each token, which chooses an expert once.
+// A capacity makes the limit smaller only in training and with
+// VisitInputs::all_counted. AssignRows keeps no more than the capacity of an
+// expert's counted choices, and then there are no others. A dropped choice has
+// no row, and the id -1 wherever choices are sent. So there are never more rows
+// than E x limit x batches, which `cap` does not exceed. Evaluation drops
+// nothing and is planned for all choices.
 struct Routing {
   int64_t N, E, k;
-  int64_t cap;      // the most rows that there may be
+  int64_t cap;      // the most rows that there can be
+  int64_t limit;    // of an expert, of a micro-batch
+  int64_t batches;  // micro-batches that the tokens can be of, at most
   int64_t choices;  // of the rank's own tokens: its share of the work
   // Of all experts, of all ranks.
   int64_t experts, prototypes;

@@ -421,6 +421,7 @@ class CutRank {
             .step_key = &key_,
             .samples = samples_.data(),
             .targets = given(targets_),
+            .all_counted = options_.all_counted,
             .loss = &record_,
             .sums = sums_.empty() ? nullptr : sums_.data(),
             .positions = given(positions_),

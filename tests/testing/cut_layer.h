@@ -70,7 +70,8 @@ struct CutOptions {
   bool halves = false;  // of backward
   bool remake = true;   // VisitInputs::remake
   bool training = true;
-  int times = 1;  // gradients of so many passes are added up
+  bool all_counted = false;  // VisitInputs::all_counted
+  int times = 1;             // gradients of so many passes are added up
 };
 
 struct CutResult {

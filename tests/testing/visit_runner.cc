@@ -84,7 +84,7 @@ void VisitRunner::Measure() {
   Tensor dy;
   const auto forward = [&](Phase phase, bool again = false) {
     VisitInputs inputs = options_.inputs;
-    inputs.training = phase != Phase::kEval;
+    inputs.training = inputs.training && phase != Phase::kEval;
     inputs.again = again;
     tape.BeginForward(phase, inputs);
     x = tape.Input(input, options_.x_needs_grad);

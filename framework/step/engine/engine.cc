@@ -116,6 +116,11 @@ void Engine::LoadTokens(const HostBatch& batch) {
   load(records_->inputs, batch.inputs, &here.inputs);
   load(records_->targets, batch.targets, &here.targets);
   here.counted_targets = CountedTargets(batch.targets, memory_.micro_batches);
+  if (shape.all_counted && running_->training()) {
+    for (const int64_t counted : here.counted_targets) {
+      DELINK_CHECK_EQ(counted, shape.tokens()) << "BatchShape::all_counted";
+    }
+  }
   env_.device->CopyFromHost(*compute_stream_, records_->counted_targets,
                             here.counted_targets.data(),
                             memory_.micro_batches * 8);

@@ -31,6 +31,7 @@ VisitInputs Engine::InputsOf(const Pass& pass, const Instruction& visit) const {
           .step_key = records_->step_key,
           .samples = records_->samples + micro_batch * b,
           .targets = records_->targets + tokens,
+          .all_counted = batch.all_counted,
           .loss = records_->loss,
           .sums = records_->layer_sums + At(memory_.first_sums, visit.layer),
           .again = RunsAgain(visit),

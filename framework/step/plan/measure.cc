@@ -43,6 +43,7 @@ class Measurer {
     if (batch.masked || !alone) inputs_.positions = numbers;
     if (batch.masked) inputs_.documents = numbers;
     if (context_.size() > 1) inputs_.places = numbers;
+    inputs_.all_counted = batch.all_counted;
     inputs_.sequences = batch.micro_batch;
     inputs_.expert_room = batch.expert_room;
     inputs_.expert_overlap = batch.expert_overlap;

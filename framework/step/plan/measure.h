@@ -19,6 +19,7 @@ struct BatchShape {
   int64_t micro_batch = 1;      // B, sequences
   int64_t seq = 1;              // T, tokens
   bool masked = false;          // rows hold several documents, and say which
+  bool all_counted = false;     // VisitInputs::all_counted
   bool deterministic = true;    // VisitInputs::deterministic
   bool remake = true;           // VisitInputs::remake
   double expert_room = 0;       // VisitInputs::expert_room

@@ -44,6 +44,7 @@ BatchShape BatchShapeOf(const Recipe& recipe, size_t stage) {
   return {.micro_batch = recipe.MicroBatch(stage),
           .seq = recipe.data.seq,
           .masked = recipe.data.masked(),
+          .all_counted = !recipe.data.masked(),
           .deterministic = recipe.run.deterministic,
           .remake = recipe.RecomputeOf(stage) != Recompute::kNone,
           .expert_room = recipe.ExpertRoom(stage),

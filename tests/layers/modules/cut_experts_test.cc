@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "layers/modules/moe.h"
+#include "layers/ops/expert_exchange.h"
+#include "layers/ops/experts.h"
 #include "tests/testing/cut_layer.h"
+#include "tests/testing/noted_group.h"
 
 namespace delink::cut_experts_test {
 namespace {
@@ -173,6 +177,83 @@ TEST(CutExperts, HaveTheBitsOfOneRank) {
           c, {.ranks = 4, .expert = 4, .same_tokens = true, .dtype = dtype});
       EXPECT_EQ(cut.y, whole.y);
     }
+  }
+}
+
+// Rows of a rank, of 64 tokens that choose 2 of 16 experts, and slots of its
+// hops. With this capacity an expert takes 6 choices of a rank's tokens.
+TEST(CutExperts, PlanNoMoreRowsThanACapacityLeaves) {
+  constexpr int64_t kTokens = 64, kExperts = 16;
+  constexpr Phase kTrain = Phase::kRecord;
+  const struct {
+    Ranks ranks;
+    int nodes;
+    double room;
+    double capacity;
+    bool counted;
+    Phase phase;
+    int64_t rows;
+    std::vector<int64_t> slots = {};
+    bool same_tokens = false;
+  } cases[] = {
+      {{1, 1, 1}, 1, 0, 0.75, true, kTrain, 16 * 6},
+      {{1, 1, 1}, 1, 0, 0.75, false, kTrain, 128},
+      {{1, 1, 1}, 1, 0, 0.75, true, Phase::kEval, 128},
+      {{1, 1, 1}, 1, 0, 0, true, kTrain, 128},
+      {{1, 1, 1}, 1, 0, 2, true, kTrain, 128},
+      // Each rank has a micro-batch of its own.
+      {{1, 1, 4}, 1, 0, 0.75, true, kTrain, 4 * 4 * 6},
+      {{1, 1, 4}, 1, 0, 0.75, false, kTrain, 4 * 128},
+      {{1, 1, 4}, 1, kMuch, 0.75, true, kTrain, 4 * 4 * 6, {4 * 6}},
+      {{1, 1, 4}, 1, kMuch, 0.75, true, Phase::kEval, 4 * 128, {128}},
+      {{1, 1, 4}, 1, 0.5, 0.75, true, kTrain, 4 * 16, {16}},
+      {{1, 1, 4}, 2, kMuch, 0.75, true, kTrain, 4 * 4 * 6, {8 * 6, 4 * 6 * 2}},
+      {{1, 1, 4}, 4, kMuch, 0.75, true, kTrain, 4 * 4 * 6, {4 * 6}},
+      // Four have one, of 4 x 6 choices; then two have one each, of 2 x 6; then
+      // some of six have one, and some of the next six, of 6 x 6 each.
+      {{2, 2, 4}, 1, 0, 0.75, true, kTrain, 4 * 24},
+      {{2, 2, 4}, 1, kMuch, 0.75, true, kTrain, 4 * 24, {4 * 24}},
+      {{2, 1, 4}, 1, 0, 0.75, true, kTrain, 4 * 12 * 2},
+      {{2, 1, 4}, 1, kMuch, 0.75, true, kTrain, 4 * 12 * 2, {4 * 12}},
+      {{2, 3, 4}, 1, 0, 0.75, true, kTrain, 4 * 36 * 2},
+      {{2, 2, 2}, 1, 0, 0.25, true, kTrain, 8 * 8},
+      {{1, 1, 4}, 1, 0, 0.75, true, kTrain, 4 * 6, {}, true},
+      {{1, 1, 4}, 1, 0, 0.75, true, Phase::kEval, 128, {}, true}};
+  const std::unique_ptr<Device> meta = NewMetaDevice();
+  const std::unique_ptr<Stream> stream = meta->NewStream();
+  void* const anywhere = *meta->Allocate(0, "inputs");
+  for (const auto& c : cases) {
+    SCOPED_TRACE(::testing::Message() << "case " << &c - cases);
+    testing::NotedGroup tensor(0, c.ranks.tensor), context(0, c.ranks.context),
+        expert(0, c.ranks.expert);
+    expert.set_nodes(c.nodes);
+    const auto group = [](testing::NotedGroup& of) {
+      return of.size() > 1 ? &of : nullptr;
+    };
+    MeasuringMemory memory;
+    Tape tape({.device = meta.get(),
+               .stream = stream.get(),
+               .groups = {.tensor = group(tensor),
+                          .context = group(context),
+                          .expert = group(expert),
+                          .sequence = c.ranks.tensor > 1,
+                          .same_tokens = c.same_tokens}},
+              memory);
+    tape.BeginForward(c.phase, {.training = c.phase != Phase::kEval,
+                                .all_counted = c.counted,
+                                .sequences = 1,
+                                .expert_room = c.room});
+    const Var x =
+        tape.Input(Tensor(anywhere, DType::kF32, {1, kTokens, kD}), true);
+    const Var logits =
+        tape.Input(Tensor(anywhere, DType::kF32, {kTokens, kExperts}), true);
+    const ops::AtExperts at = ops::ToExperts(
+        x, ops::Route(logits, {.top_k = 2, .capacity = c.capacity}, nullptr));
+    EXPECT_EQ(at.r.cap, c.rows);
+    EXPECT_EQ(ops::Dispatch(at.x, at.r).dim(0), c.rows);
+    std::vector<int64_t> slots;
+    for (const ops::ExpertHop& hop : at.hops) slots.push_back(hop.cap);
+    EXPECT_EQ(slots, c.slots);
   }
 }
 

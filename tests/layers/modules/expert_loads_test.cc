@@ -10,6 +10,7 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "framework/tensor/bfloat16.h"
@@ -28,7 +29,9 @@ using testing::LayerOf;
 using testing::MemoryMode;
 using testing::RunCut;
 
-constexpr int64_t kB = 2, kT = 32, kN = kB * kT, kE = 16, kK = 4, kD = 20;
+// Rows of kD numbers fill whole units of alignment, so that one beyond those
+// planned would be another value's memory.
+constexpr int64_t kB = 2, kT = 32, kN = kB * kT, kE = 16, kK = 4, kD = 32;
 // Micro-batches that are added up, each of two forwards.
 constexpr int kPasses = 3, kForwards = 2;
 constexpr double kMuch = 100;  // room for any choices
@@ -52,6 +55,12 @@ struct Load {
   std::vector<int64_t> of_ranks;
   double room, room_once;
 };
+// The choices that a capacity leaves to an expert; 0: those of all tokens.
+int64_t LimitOf(double capacity) {
+  return capacity > 0 ? static_cast<int64_t>(std::ceil(capacity * kN * kK / kE))
+                      : kN;
+}
+
 const Load kLoads[] = {
     {"balanced",
      [](int64_t, int64_t n, int64_t j) { return (n * kK + j) % kE; },
@@ -107,7 +116,7 @@ struct Counts {
 };
 
 Counts CountsOf(const Load& load, const CutCase& c, double capacity) {
-  const double most = capacity > 0 ? std::ceil(capacity * kN * kK / kE) : kN;
+  const auto most = static_cast<double>(LimitOf(capacity));
   double gates[kK] = {}, all = 0;
   for (int64_t j = 0; j < kK; ++j) all += gates[j] = std::exp(-j);
   const auto dy = testing::Normals<BFloat16>("dy", kN * kD);
@@ -133,7 +142,7 @@ Counts CountsOf(const Load& load, const CutCase& c, double capacity) {
   return counts;
 }
 
-CutCase CaseOf(const Load& load, double capacity) {
+CutCase CaseOf(const Load& load, double capacity, bool all_counted) {
   CutCase c{.build = LayerOf<Moe>(
                 Moe::Config{.dim = kD,
                             .experts = kE,
@@ -147,7 +156,9 @@ CutCase CaseOf(const Load& load, double capacity) {
             .B = kB,
             .T = kT,
             .D = kD};
-  for (int64_t n = 0; n < kN; ++n) c.targets.push_back(n % 5 == 0 ? -1 : 1);
+  for (int64_t n = 0; n < kN; ++n) {
+    c.targets.push_back(n % 5 == 0 && !all_counted ? -1 : 1);
+  }
   // Logits are the first elements of x.
   std::vector<double>& w = c.weights["layer/router/weight"];
   w.resize(kE * kD);
@@ -179,15 +190,17 @@ double Beyond(const Tokens& tokens, int64_t each, int64_t slots) {
 }
 
 // Of each rank of a group whose ranks have these tokens. With M > 1 machines a
-// token first takes one slot of each that has experts of it.
+// token first takes one slot of each that has experts of it. An expert has at
+// most `limit` choices.
 std::vector<double> LostOf(const std::vector<Tokens>& ranks, int64_t M,
-                           double room) {
+                           double room, int64_t limit) {
   const auto G = static_cast<int64_t>(ranks.size()), here = G / M;
   const auto N = static_cast<int64_t>(ranks[0].size());
   const int64_t each = kE / G, most = std::min(each, kK);
   std::vector<double> lost(G);
   std::vector<Tokens> sent(G);
-  const int64_t slots = SlotsOf(room, N * std::min(kK, M), M, N);
+  const int64_t slots =
+      SlotsOf(room, N * std::min(kK, M), M, std::min(N, each * here * limit));
   for (int64_t i = 0; i < G * M; ++i) {
     const int64_t r = i / M, machine = i % M;
     Tokens& to = sent[machine * here + r % here];
@@ -208,8 +221,9 @@ std::vector<double> LostOf(const std::vector<Tokens>& ranks, int64_t M,
   if (M == G) return lost;
   const int64_t tokens = M > 1 ? M * slots : N;
   for (int64_t r = 0; r < G; ++r) {
-    lost[r] +=
-        Beyond(sent[r], each, SlotsOf(room, N * kK, here, tokens * most));
+    lost[r] += Beyond(
+        sent[r], each,
+        SlotsOf(room, N * kK, here, std::min(tokens * most, each * limit)));
   }
   return lost;
 }
@@ -232,7 +246,7 @@ CutOptions OptionsOf(const Layout& of) {
 
 // Of every rank, from the tokens that it has.
 std::vector<double> LostIn(const Layout& of, const Counts& counts,
-                           const CutResult& cut) {
+                           const CutResult& cut, int64_t limit = kN) {
   std::vector<double> all(cut.ranks.size());
   for (const Tokens& pass : counts.passes) {
     for (size_t first = 0; of.room > 0 && first < all.size();
@@ -243,7 +257,7 @@ std::vector<double> LostIn(const Layout& of, const Counts& counts,
           group[r].push_back(pass[n]);
         }
       }
-      const std::vector<double> lost = LostOf(group, of.nodes, of.room);
+      const std::vector<double> lost = LostOf(group, of.nodes, of.room, limit);
       for (int r = 0; r < of.expert; ++r) {
         all[first + r] += kForwards * lost[r];
       }
@@ -263,10 +277,19 @@ TEST(ExpertLoads, AreCountedAndComputedExactly) {
   constexpr Layout kRanks[] = {
       {4, 1, 4}, {2, 1, 2}, {2, 2, 4}, {4, 1, 2}, {1, 2, 2}};
   for (const Load& load : kLoads) {
-    for (const double capacity : {0.0, 0.45}) {
-      const CutCase c = CaseOf(load, capacity);
+    for (const auto& [capacity, all_counted] :
+         {std::pair(0.0, false), {0.45, false}, {0.45, true}}) {
+      const CutCase c = CaseOf(load, capacity, all_counted);
+      const int64_t limit = all_counted ? LimitOf(capacity) : kN;
       const Counts counts = CountsOf(load, c, capacity);
       const CutResult whole = RunCut(c, {.times = kPasses});
+      // A visit that knows that all are counted has no rows to spare.
+      const CutResult exact = RunCut(c, {.memory = MemoryMode::kPlanned,
+                                         .all_counted = all_counted,
+                                         .times = kPasses});
+      EXPECT_EQ(exact.y, whole.y);
+      EXPECT_EQ(exact.dx, whole.dx);
+      EXPECT_EQ(exact.gradients, whole.gradients);
       ExpectCounted(whole, counts);
       EXPECT_LE(testing::NormError(
                     whole.gradients.at("layer/experts/down/bias"), counts.bias),
@@ -279,11 +302,14 @@ TEST(ExpertLoads, AreCountedAndComputedExactly) {
             of.room = nodes == 0 ? 0 : room;
             SCOPED_TRACE(::testing::Message()
                          << load.name << ", capacity " << capacity
-                         << ", tensor " << of.tensor << ", context "
-                         << of.context << ", expert " << of.expert
-                         << ", machines " << of.nodes << ", room " << of.room);
-            const CutResult cut = RunCut(c, OptionsOf(of));
-            const std::vector<double> lost = LostIn(of, counts, cut);
+                         << (all_counted ? ", all counted" : "") << ", tensor "
+                         << of.tensor << ", context " << of.context
+                         << ", expert " << of.expert << ", machines "
+                         << of.nodes << ", room " << of.room);
+            CutOptions options = OptionsOf(of);
+            options.all_counted = all_counted;
+            const CutResult cut = RunCut(c, options);
+            const std::vector<double> lost = LostIn(of, counts, cut, limit);
             for (size_t r = 0; r < lost.size(); ++r) {
               EXPECT_EQ(cut.ranks[r].lost, lost[r]) << "rank " << r;
             }
@@ -306,12 +332,12 @@ TEST(ExpertLoads, AreCountedAndComputedExactly) {
 }
 
 // The table of docs/experts.md: with a slot less than this, choices are lost,
-// in evaluation too.
+// in evaluation too, which a capacity does not change.
 TEST(ExpertLoads, NeedThisRoom) {
   for (const Load& load : kLoads) {
     SCOPED_TRACE(load.name);
-    CutCase c = CaseOf(load, 0);
-    c.targets.assign(kN, 1);
+    const CutCase c = CaseOf(load, 0, /*all_counted=*/true);
+    const CutCase with_capacity = CaseOf(load, 0.45, /*all_counted=*/true);
     const Counts counts = CountsOf(load, c, 0);
     std::vector<int64_t> of_ranks(4);
     for (const Token& token : counts.passes[0]) {
@@ -324,11 +350,15 @@ TEST(ExpertLoads, NeedThisRoom) {
       const Layout enough = {4, 1, 4, nodes, room};
       Layout less = enough;
       less.room -= 1.0 / (16 * nodes);
-      for (const bool training : {true, false}) {
-        for (const Layout& of : {enough, less}) {
+      for (const Layout& of : {enough, less}) {
+        std::vector<double> trained;
+        for (const bool training : {true, false}) {
           CutOptions options = OptionsOf(of);
           options.training = training;
-          const CutResult cut = RunCut(c, options);
+          options.all_counted = true;
+          const CutResult cut = RunCut(training ? c : with_capacity, options);
+          if (training) trained = cut.y;
+          EXPECT_EQ(cut.y, trained);
           const std::vector<double> lost = LostIn(of, counts, cut);
           EXPECT_EQ(cut.loss.lost,
                     std::accumulate(lost.begin(), lost.end(), 0.0));

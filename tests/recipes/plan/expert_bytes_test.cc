@@ -39,7 +39,7 @@ struct Case {
   int64_t experts = 16, k = 2, prototypes = 1, dim = 16;
   int64_t ranks = 4, machines = 2, groups = 1;
   int64_t seq = 12, sequences = 1, micro_batches = 1, layers = 1;
-  double room = 2;
+  double room = 2, capacity = 0;
   bool bf16 = false;
 
   int64_t tokens() const { return seq * sequences; }
@@ -52,8 +52,9 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << c.prototypes << ", " << c.tokens() << " tokens of " << c.dim
              << (c.bf16 ? " bf16" : " f32") << " on " << c.groups << " x "
              << c.ranks << " ranks of " << c.machines << " machines, room "
-             << c.room << ", " << c.layers << " layers, " << c.micro_batches
-             << " micro-batches, recompute " << c.recompute;
+             << c.room << ", capacity " << c.capacity << ", " << c.layers
+             << " layers, " << c.micro_batches << " micro-batches, recompute "
+             << c.recompute;
 }
 
 Case DrawCase(unsigned seed) {
@@ -77,6 +78,7 @@ Case DrawCase(unsigned seed) {
   c.layers = pick({1, 2});
   c.room = static_cast<double>(pick({2, 4, 5, 8, 12})) / 4;
   c.bf16 = random() % 2 == 0;
+  c.capacity = static_cast<double>(pick({0, 0, 1, 2, 5})) / 4;
   return c;
 }
 
@@ -88,6 +90,7 @@ Words SetsOf(const Case& c, double room) {
           absl::StrCat("model.experts=", c.experts),
           absl::StrCat("model.top_k=", c.k),
           absl::StrCat("model.prototypes=", c.prototypes),
+          absl::StrCat("model.capacity=", c.capacity),
           absl::StrCat("model.dim=", c.dim),
           absl::StrCat("data.seq=", c.seq),
           absl::StrCat("data.batch=",
@@ -126,20 +129,31 @@ Bytes Formula(const Case& c, double room) {
   // The most choices of a token that one rank can have.
   const int64_t most = c.prototypes > 1 ? std::max(int64_t{1}, k / G)
                                         : std::min(k, c.experts / G);
+  // The most choices of a micro-batch that so many ranks can have.
+  const auto left = [&](int64_t ranks) {
+    const double mean =
+        static_cast<double>(N * k) / static_cast<double>(c.experts);
+    const double of_expert =
+        c.capacity > 0 ? std::ceil(c.capacity * mean) : static_cast<double>(N);
+    return c.experts / G * ranks * static_cast<int64_t>(of_expert);
+  };
   const auto slots = [room](int64_t choices, int64_t ranks, int64_t at_most) {
     const double mean =
         static_cast<double>(choices) / static_cast<double>(ranks);
     return std::min(static_cast<int64_t>(std::ceil(room * mean)), at_most);
   };
   if (c.dispatch == "deduplicated" && M > 1) {
-    const int64_t to_machine = slots(N * std::min(k, M), M, N);
-    const int64_t to_rank = slots(N * k, G / M, M * to_machine * most);
+    const int64_t to_machine =
+        slots(N * std::min(k, M), M, std::min(N, left(G / M)));
+    const int64_t to_rank =
+        slots(N * k, G / M, std::min(M * to_machine * most, M * left(1)));
     return {(M - 1) * to_machine * OfSlot(c, k),
             (G / M - 1) * to_rank * OfSlot(c, 1)};
   }
-  const int64_t each = c.dispatch == "gather"
-                           ? N * OfSlot(c, k)
-                           : slots(N * k, G, N * most) * OfSlot(c, 1);
+  const int64_t each =
+      c.dispatch == "gather"
+          ? N * OfSlot(c, k)
+          : slots(N * k, G, std::min(N * most, left(1))) * OfSlot(c, 1);
   return {(G - G / M) * each, (G / M - 1) * each};
 }
 
