@@ -244,15 +244,24 @@ TEST(CutExperts, PlanNoMoreRowsThanACapacityLeaves) {
                                 .sequences = 1,
                                 .expert_room = c.room});
     const Var x =
-        tape.Input(Tensor(anywhere, DType::kF32, {1, kTokens, kD}), true);
+        tape.Input(Tensor(anywhere, DType::kBF16, {1, kTokens, kD}), true);
     const Var logits =
         tape.Input(Tensor(anywhere, DType::kF32, {kTokens, kExperts}), true);
-    const ops::AtExperts at = ops::ToExperts(
+    ops::ExpertExchange exchange(
         x, ops::Route(logits, {.top_k = 2, .capacity = c.capacity}, nullptr));
+    const ops::AtExperts at = exchange.Arrive(0);
     EXPECT_EQ(at.r.cap, c.rows);
     EXPECT_EQ(ops::Dispatch(at.x, at.r).dim(0), c.rows);
     std::vector<int64_t> slots;
-    for (const ops::ExpertHop& hop : at.hops) slots.push_back(hop.cap);
+    for (const testing::Exchange& note : expert.TakeNotes()) {
+      if (note.kind != testing::Exchange::Kind::kAllToAll) continue;
+      if (note.dtype != DType::kBF16) continue;  // not tokens
+      const bool two = c.nodes > 1 && c.nodes < c.ranks.expert;
+      const int64_t to = !two            ? c.ranks.expert
+                         : slots.empty() ? c.nodes
+                                         : c.ranks.expert / c.nodes;
+      slots.push_back(note.count / kD / to);
+    }
     EXPECT_EQ(slots, c.slots);
   }
 }
