@@ -8,7 +8,7 @@
 
 Trains a recipe of two stages (default: recipes/gpt_10m.toml) with 8 sequences a
 step in micro-batches of one, by two processes of one core each, in several
-layouts; --only names two more for recipes with experts. Each layout runs twice:
+layouts; --only names three more for recipes with experts. Each layout runs twice:
 once with a trace and without delay, once with DELINK_DELAY, which gives all
 exchanges between ranks a set latency and bandwidth (docs/benchmarks.md). `delink plan --trace --delay` predicts from the
 first run how long a step of the second takes. Prints for each layout the median
@@ -39,6 +39,9 @@ OF_EXPERTS = {
     "experts, gather": '{ expert = 2, dispatch = "gather" }',
     "experts, all-to-all":
         '{ expert = 2, dispatch = "all-to-all", expert_room = 2 }',
+    "experts, overlap":
+        '{ expert = 2, dispatch = "all-to-all", expert_room = 2, '
+        'expert_overlap = true }',
 }
 MPIRUN = ["mpirun", "--allow-run-as-root", "--oversubscribe", "-np", "2"]
 LEFT_OUT = 3

@@ -185,8 +185,11 @@ absl::Status Executor::Prepare() {
 
 absl::Status Executor::MakeRoom(double lost) {
   DELINK_RETURN_IF_ERROR(Drain());
-  // A rank's share times their number is all that there is.
-  if (options_.batch.expert_room >= program().shape.expert) {
+  // A share times their number is all that there is; with overlap each half of
+  // a rank's experts has one.
+  const BatchShape& batch = options_.batch;
+  if (batch.expert_room >=
+      program().shape.expert * (batch.expert_overlap ? 2 : 1)) {
     return absl::InternalError(absl::StrCat(
         lost, " choices of experts found no room, though there is room for ",
         options_.batch.expert_room, " times the mean on each of ",

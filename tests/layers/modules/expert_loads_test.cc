@@ -191,12 +191,12 @@ double Beyond(const Tokens& tokens, int64_t each, int64_t slots) {
 
 // Of each rank of a group whose ranks have these tokens. With M > 1 machines a
 // token first takes one slot of each that has experts of it. An expert has at
-// most `limit` choices.
+// most `limit` choices. Slots of a rank are for equal `parts` of its experts.
 std::vector<double> LostOf(const std::vector<Tokens>& ranks, int64_t M,
-                           double room, int64_t limit) {
+                           double room, int64_t limit, int64_t parts) {
   const auto G = static_cast<int64_t>(ranks.size()), here = G / M;
   const auto N = static_cast<int64_t>(ranks[0].size());
-  const int64_t each = kE / G, most = std::min(each, kK);
+  const int64_t each = kE / G, width = each / parts;
   std::vector<double> lost(G);
   std::vector<Tokens> sent(G);
   const int64_t slots =
@@ -221,9 +221,10 @@ std::vector<double> LostOf(const std::vector<Tokens>& ranks, int64_t M,
   if (M == G) return lost;
   const int64_t tokens = M > 1 ? M * slots : N;
   for (int64_t r = 0; r < G; ++r) {
-    lost[r] += Beyond(
-        sent[r], each,
-        SlotsOf(room, N * kK, here, std::min(tokens * most, each * limit)));
+    lost[r] +=
+        Beyond(sent[r], width,
+               SlotsOf(room, N * kK, here * parts,
+                       std::min(tokens * std::min(width, kK), width * limit)));
   }
   return lost;
 }
@@ -231,6 +232,12 @@ std::vector<double> LostOf(const std::vector<Tokens>& ranks, int64_t M,
 struct Layout {
   int tensor, context, expert, nodes;
   double room;
+  bool overlap = false;
+  int parts() const {
+    return overlap && (nodes == 1 || nodes < expert) && kE / expert % 2 == 0
+               ? 2
+               : 1;
+  }
 };
 
 CutOptions OptionsOf(const Layout& of) {
@@ -239,6 +246,7 @@ CutOptions OptionsOf(const Layout& of) {
           .context = of.context,
           .expert = of.expert,
           .expert_room = of.room,
+          .expert_overlap = of.overlap,
           .nodes = of.nodes,
           .memory = MemoryMode::kPlanned,
           .times = kPasses};
@@ -257,7 +265,8 @@ std::vector<double> LostIn(const Layout& of, const Counts& counts,
           group[r].push_back(pass[n]);
         }
       }
-      const std::vector<double> lost = LostOf(group, of.nodes, of.room, limit);
+      const std::vector<double> lost =
+          LostOf(group, of.nodes, of.room, limit, of.parts());
       for (int r = 0; r < of.expert; ++r) {
         all[first + r] += kForwards * lost[r];
       }
@@ -300,12 +309,14 @@ TEST(ExpertLoads, AreCountedAndComputedExactly) {
             if (nodes == 0 && room < kMuch) continue;
             of.nodes = std::max(nodes, 1);
             of.room = nodes == 0 ? 0 : room;
+            of.overlap = !of.overlap;
             SCOPED_TRACE(::testing::Message()
                          << load.name << ", capacity " << capacity
                          << (all_counted ? ", all counted" : "") << ", tensor "
                          << of.tensor << ", context " << of.context
                          << ", expert " << of.expert << ", machines "
-                         << of.nodes << ", room " << of.room);
+                         << of.nodes << ", room " << of.room
+                         << (of.overlap ? ", overlap" : ""));
             CutOptions options = OptionsOf(of);
             options.all_counted = all_counted;
             const CutResult cut = RunCut(c, options);

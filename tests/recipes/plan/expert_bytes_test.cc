@@ -40,8 +40,14 @@ struct Case {
   int64_t ranks = 4, machines = 2, groups = 1;
   int64_t seq = 12, sequences = 1, micro_batches = 1, layers = 1;
   double room = 2, capacity = 0;
-  bool bf16 = false;
+  bool bf16 = false, overlap = false;
 
+  // Of a rank's experts, those of each are sent by themselves.
+  int64_t parts() const {
+    const bool once = dispatch == "deduplicated" && machines == ranks;
+    const bool even = experts / ranks % 2 == 0;
+    return overlap && dispatch != "gather" && !once && even ? 2 : 1;
+  }
   int64_t tokens() const { return seq * sequences; }
   int64_t all_ranks() const { return ranks * groups; }
   int64_t of_machine() const { return ranks / machines; }
@@ -52,9 +58,9 @@ std::ostream& operator<<(std::ostream& out, const Case& c) {
              << c.prototypes << ", " << c.tokens() << " tokens of " << c.dim
              << (c.bf16 ? " bf16" : " f32") << " on " << c.groups << " x "
              << c.ranks << " ranks of " << c.machines << " machines, room "
-             << c.room << ", capacity " << c.capacity << ", " << c.layers
-             << " layers, " << c.micro_batches << " micro-batches, recompute "
-             << c.recompute;
+             << c.room << (c.overlap ? ", overlap" : "") << ", capacity "
+             << c.capacity << ", " << c.layers << " layers, " << c.micro_batches
+             << " micro-batches, recompute " << c.recompute;
 }
 
 Case DrawCase(unsigned seed) {
@@ -79,6 +85,7 @@ Case DrawCase(unsigned seed) {
   c.room = static_cast<double>(pick({2, 4, 5, 8, 12})) / 4;
   c.bf16 = random() % 2 == 0;
   c.capacity = static_cast<double>(pick({0, 0, 1, 2, 5})) / 4;
+  c.overlap = random() % 2 == 0;
   return c;
 }
 
@@ -100,7 +107,9 @@ Words SetsOf(const Case& c, double room) {
           absl::StrCat("run.recompute=", c.recompute),
           absl::StrCat("stage.0.parallel.expert=", c.ranks),
           absl::StrCat("stage.0.parallel.dispatch=", c.dispatch),
-          absl::StrCat("stage.0.parallel.expert_room=", room)};
+          absl::StrCat("stage.0.parallel.expert_room=", room),
+          absl::StrCat("stage.0.parallel.expert_overlap=",
+                       c.overlap ? "true" : "false")};
 }
 
 // What a rank sends in a step.
@@ -126,16 +135,17 @@ int64_t OfSlot(const Case& c, int64_t choices) {
 
 Bytes Formula(const Case& c, double room) {
   const int64_t N = c.tokens(), k = c.k, G = c.ranks, M = c.machines;
-  // The most choices of a token that one rank can have.
-  const int64_t most = c.prototypes > 1 ? std::max(int64_t{1}, k / G)
-                                        : std::min(k, c.experts / G);
-  // The most choices of a micro-batch that so many ranks can have.
-  const auto left = [&](int64_t ranks) {
+  const int64_t P = c.parts();
+  // The most choices of a token that one part can have.
+  const int64_t most = c.prototypes > 1 ? std::max(int64_t{1}, k / (G * P))
+                                        : std::min(k, c.experts / (G * P));
+  // The most choices of a micro-batch that so many parts can have.
+  const auto left = [&](int64_t parts) {
     const double mean =
         static_cast<double>(N * k) / static_cast<double>(c.experts);
     const double of_expert =
         c.capacity > 0 ? std::ceil(c.capacity * mean) : static_cast<double>(N);
-    return c.experts / G * ranks * static_cast<int64_t>(of_expert);
+    return c.experts / (G * P) * parts * static_cast<int64_t>(of_expert);
   };
   const auto slots = [room](int64_t choices, int64_t ranks, int64_t at_most) {
     const double mean =
@@ -144,16 +154,17 @@ Bytes Formula(const Case& c, double room) {
   };
   if (c.dispatch == "deduplicated" && M > 1) {
     const int64_t to_machine =
-        slots(N * std::min(k, M), M, std::min(N, left(G / M)));
+        slots(N * std::min(k, M), M, std::min(N, left(G * P / M)));
     const int64_t to_rank =
-        slots(N * k, G / M, std::min(M * to_machine * most, M * left(1)));
+        P *
+        slots(N * k, G * P / M, std::min(M * to_machine * most, M * left(1)));
     return {(M - 1) * to_machine * OfSlot(c, k),
             (G / M - 1) * to_rank * OfSlot(c, 1)};
   }
   const int64_t each =
       c.dispatch == "gather"
           ? N * OfSlot(c, k)
-          : slots(N * k, G, std::min(N * most, left(1))) * OfSlot(c, 1);
+          : P * slots(N * k, G * P, std::min(N * most, left(1))) * OfSlot(c, 1);
   return {(G - G / M) * each, (G / M - 1) * each};
 }
 
