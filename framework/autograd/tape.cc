@@ -254,6 +254,9 @@ void Tape::RunOp(const OpRecord& op, bool whole, Backward& backward) {
   }
   for (const Var& saved : op.saves) Remake(saved.id_, backward);
   if (op.input) op.input(backward);
+  for (const Var& x : op.prefetch) {
+    if (whole) BeginRemake(nodes_[x.id_], backward);
+  }
   if (whole && op.weight) RunWeight(op, backward);
   if (!keep) {
     for (const Var& y : op.outputs) ReleaseGrad(nodes_[y.id_]);
@@ -271,21 +274,32 @@ void Tape::RunWeight(const OpRecord& op, Backward& backward) {
   backward.weight_of_ = nullptr;
 }
 
-// Makes sure that the value of a node is there for the op under way.
-void Tape::Remake(int id, Backward& backward) {
-  Node& node = nodes_[id];
-  if (node.remaker < 0) return;
-  if (node.remade) {
-    memory_->Use(node.block);
-    return;
-  }
+// Unless it has begun already.
+void Tape::BeginRemake(Node& node, Backward& backward) {
+  if (node.remaker < 0 || node.remade) return;
   const OpRecord& op = ops_[node.remaker];
   for (const Var& saved : op.saves) Remake(saved.id_, backward);
   const VisitMemory::Block block = memory_->Take(node.value.bytes());
   node.value = Tensor(block.data, node.value.dtype(), node.value.shape());
   node.block = block.id;
   node.remade = true;
+  node.arrives = static_cast<bool>(op.end_remake);
   op.remake(backward, node.value);
+}
+
+// Makes sure that the value of a node is there for the op under way.
+void Tape::Remake(int id, Backward& backward) {
+  Node& node = nodes_[id];
+  BeginRemake(node, backward);
+  if (node.remade) memory_->Use(node.block);
+  if (!node.arrives) return;
+  const OpRecord& op = ops_[node.remaker];
+  for (const Var& saved : op.saves) {
+    const Node& read = nodes_[saved.id_];
+    if (read.remade) memory_->Use(read.block);
+  }
+  op.end_remake(backward);
+  node.arrives = false;
 }
 
 // For the second half of backward.

@@ -109,6 +109,12 @@ struct OpRecord {
   // matrix product: an output that others save is then not kept, but made again
   // when backward first reads it.
   std::function<void(Backward&, const Tensor& y)> remake;
+  // If given, `remake` only begins this, and here it ends: other closures may
+  // run between both, while other ranks send the value.
+  std::function<void(Backward&)> end_remake;
+  // Values whose remake begins behind the input closure, because closures that
+  // come later read them.
+  std::vector<Var> prefetch;
   double flops = 0;           // of forward
   double backward_flops = 0;  // of both closures
   double weight_flops = 0;    // of those, the weight closure's
@@ -293,9 +299,10 @@ class Tape {
     Tensor value;
     int block = -1;  // of VisitMemory; -1: lives outside
     bool needs_grad = false;
-    int grad = -1;        // index into grads_
-    int remaker = -1;     // the op that makes the value again; -1: it is kept
-    bool remade = false;  // in backward: `block` is one of that phase
+    int grad = -1;         // index into grads_
+    int remaker = -1;      // the op that makes the value again; -1: it is kept
+    bool remade = false;   // in backward: `block` is one of that phase
+    bool arrives = false;  // OpRecord::end_remake is to be called
     std::shared_ptr<const ColumnCut> columns;
   };
   // Gradient memory, possibly held by several nodes.
@@ -311,6 +318,7 @@ class Tape {
   bool IsReady(const OpRecord& op) const;
   void RunOp(const OpRecord& op, bool whole, Backward& backward);
   static void RunWeight(const OpRecord& op, Backward& backward);
+  void BeginRemake(Node& node, Backward& backward);
   void Remake(int node, Backward& backward);
   void KeepGrad(Node& node);
   void ReleaseGrad(Node& node);

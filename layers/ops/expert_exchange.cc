@@ -262,7 +262,9 @@ AtExperts ExpertExchange::EndHop(int part) {
                begun.from.choices * part / hop.parts;
   to.ids = begun.ids.End(part);
   to.gates = begun.gates.End(part);
-  return {begun.tokens.End(part), to};
+  const Var x = begun.tokens.End(part);
+  begun.arrived.insert(begun.arrived.begin(), x);
+  return {x, to};
 }
 
 AtExperts ExpertExchange::Arrive(int part) {
@@ -300,7 +302,7 @@ Var ExpertExchange::Result(const Shape& shape) {
   for (size_t i = hops_.size(); i-- > 0;) {
     Hop& hop = hops_[i];
     if (i + 1 < hops_.size()) hop.back.Begin(y_, 0);
-    y_ = FromSlots(hop.back.End(), hop.hop,
+    y_ = FromSlots(hop.back.End(hop.arrived), hop.hop,
                    i == 0 ? shape : Shape{hop.hop.N, D});
   }
   return y_;

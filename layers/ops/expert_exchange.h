@@ -71,6 +71,7 @@ class ExpertExchange {
     Routing from;
     SlotsToRanks ids, gates, tokens;
     SlotsFromRanks back;
+    std::vector<Var> arrived = {};  // tokens, the last part first
   };
   bool sends() const { return !among_.empty(); }
   void BeginHop(Var x, const Routing& r);

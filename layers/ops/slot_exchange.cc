@@ -22,16 +22,11 @@ class SlotsInFlight {
   void* Part(const Tensor& all, int part) const {
     return static_cast<char*>(all.data()) + part * bytes_;
   }
-  int64_t Begin(const void* send, void* recv) {
-    return group_.BeginAllToAll(send, recv, elements_, dtype_, among_);
-  }
   void Begin(int part, const void* send, void* recv) {
-    At(begun_, part) = Begin(send, recv);
+    At(begun_, part) =
+        group_.BeginAllToAll(send, recv, elements_, dtype_, among_);
   }
   void Finish(int part) { group_.Finish(At(begun_, part)); }
-  void Exchange(const void* send, void* recv) {
-    group_.Finish(Begin(send, recv));
-  }
 
   // The gradient of all own slots, once the first part is to arrive.
   Tensor gradient;
@@ -140,7 +135,10 @@ void SlotsToRanks::Begin(int part) {
     op.saves = {own_};
     op.remake = [own = own_, flight = flight_, part](Backward&,
                                                      const Tensor& again) {
-      flight->Exchange(flight->Part(own.value(), part), again.data());
+      flight->Begin(part, flight->Part(own.value(), part), again.data());
+    };
+    op.end_remake = [flight = flight_, part](Backward&) {
+      flight->Finish(part);
     };
   }
   tape.Record(std::move(op));
@@ -194,7 +192,7 @@ void SlotsFromRanks::Begin(Var y, int part) {
   parts_.push_back(y);
 }
 
-Var SlotsFromRanks::End() {
+Var SlotsFromRanks::End(const std::vector<Var>& prefetch) {
   Tape& tape = all_.tape();
   for (int part = 0; part < hop_.parts; ++part) flight_->Finish(part);
   const Var to = tape.Alias(all_);
@@ -202,7 +200,8 @@ Var SlotsFromRanks::End() {
               .inputs = parts_,
               .outputs = {to},
               .by_token = true,
-              .own_rows = true};
+              .own_rows = true,
+              .prefetch = prefetch};
   op.inputs.push_back(all_);
   op.input = [=, parts = parts_, from = all_,
               flight = flight_](Backward& back) {

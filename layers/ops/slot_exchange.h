@@ -66,8 +66,8 @@ class SlotsFromRanks {
   explicit SlotsFromRanks(const ExpertHop& hop) : hop_(hop) {}
   // y [rows, W], which no other op reads.
   void Begin(Var y, int part);
-  // After all parts began.
-  Var End();
+  // After all parts began. In backward, `prefetch` are under way with them.
+  Var End(const std::vector<Var>& prefetch);
 
  private:
   ExpertHop hop_;
