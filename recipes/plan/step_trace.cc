@@ -80,17 +80,21 @@ class StepTrace::Medians {
   MeasuredTime Of(const RankProgram& rank, int32_t index) const {
     MeasuredTime time{.own = Median(At(own_.at(rank.rank), index)),
                       .exchanged = Median(At(exchanged_.at(rank.rank), index))};
-    const auto moments = moments_.find({rank.rank, index});
-    if (moments == moments_.end()) return time;
-    for (const std::vector<ExchangeMoment>& of_steps : moments->second) {
-      ExchangeMoment& moment = time.moments.emplace_back(of_steps.front());
-      std::vector<double> at, waited;
-      for (const ExchangeMoment& of : of_steps) {
-        at.push_back(of.at);
-        waited.push_back(of.waited);
+    const auto together = moments_.find(MeetingOf(rank, index));
+    if (together == moments_.end()) return time;
+    for (const auto& [of, moments] : together->second) {
+      if (of == rank.rank) time.place = time.moments.size();
+      std::vector<ExchangeMoment>& medians = time.moments.emplace_back();
+      for (const std::vector<ExchangeMoment>& of_steps : moments) {
+        ExchangeMoment& moment = medians.emplace_back(of_steps.front());
+        std::vector<double> at, waited;
+        for (const ExchangeMoment& one : of_steps) {
+          at.push_back(one.at);
+          waited.push_back(one.waited);
+        }
+        moment.at = Median(std::move(at));
+        moment.waited = Median(std::move(waited));
       }
-      moment.at = Median(std::move(at));
-      moment.waited = Median(std::move(waited));
     }
     return time;
   }
@@ -152,7 +156,7 @@ class StepTrace::Medians {
       for (const double part : parts) exchanged += part;
       const auto moments = MomentsOf(traced, parts);
       if (!moments.empty()) {
-        auto& of = moments_[{rank.rank, index}];
+        auto& of = moments_[MeetingOf(rank, index)][rank.rank];
         of.resize(moments.size());
         for (size_t i = 0; i < of.size(); ++i) of[i].push_back(moments[i]);
       }
@@ -162,8 +166,8 @@ class StepTrace::Medians {
   }
 
   Values own_, exchanged_;
-  // By rank and index, moment and step.
-  std::map<std::pair<int, int32_t>, std::vector<std::vector<ExchangeMoment>>>
+  // By meeting and rank, moment and step.
+  std::map<std::string, std::map<int, std::vector<std::vector<ExchangeMoment>>>>
       moments_;
 };
 

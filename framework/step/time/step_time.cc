@@ -31,22 +31,32 @@ Sent SentWithin(const Program& program, const Instruction& at) {
 
 namespace {
 
-// How long an instruction waits for exchanges that run beside its own work.
-double WaitedOver(const Link& link, const std::vector<ExchangeMoment>& moments,
+// How long an instruction waits for exchanges that run beside its own work. All
+// ranks have the same moments, at other times, and an exchange begins when the
+// last of them has posted it.
+double WaitedOver(const Link& link, const MeasuredTime& measured,
                   const std::vector<int64_t>& bytes) {
-  std::vector<double> posted(bytes.size());
-  double waited = 0, free = 0;
-  for (const ExchangeMoment& moment : moments) {
-    const double now = moment.at + waited;
-    double& at = At(posted, moment.exchange);
-    if (!moment.waits) {
-      at = now;
-      continue;
+  struct Rank {
+    double waited = 0, free = 0;  // seconds; when its link is free
+  };
+  std::vector<Rank> ranks(measured.moments.size());
+  std::vector<double> posted(bytes.size());  // by the last rank
+  for (size_t i = 0; i < measured.moments.front().size(); ++i) {
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      Rank& rank = ranks[r];
+      const ExchangeMoment& moment = At(measured.moments[r], i);
+      const double now = moment.at + rank.waited;
+      double& begin = At(posted, moment.exchange);
+      if (!moment.waits) {
+        begin = std::max(begin, now);
+        continue;
+      }
+      rank.free = std::max(rank.free, begin) +
+                  link.BusySeconds(At(bytes, moment.exchange));
+      rank.waited += std::max(moment.waited, rank.free + link.latency - now);
     }
-    free = std::max(free, at) + link.BusySeconds(At(bytes, moment.exchange));
-    waited += std::max(moment.waited, free + link.latency - now);
   }
-  return waited;
+  return ranks[measured.place].waited;
 }
 
 }  // namespace
@@ -54,10 +64,14 @@ double WaitedOver(const Link& link, const std::vector<ExchangeMoment>& moments,
 Cost CostOver(const Link& link, const MeasuredTime& measured,
               const Sent& sent) {
   const double busy = link.BusySeconds(sent.bytes);
-  if (!measured.moments.empty()) {
-    return {
-        .time = measured.own + WaitedOver(link, measured.moments, sent.each),
-        .busy = busy};
+  const bool overlaps =
+      !measured.moments.empty() &&
+      std::ranges::all_of(measured.moments, [&](const auto& of) {
+        return of.size() == 2 * sent.each.size();
+      });
+  if (overlaps) {
+    return {.time = measured.own + WaitedOver(link, measured, sent.each),
+            .busy = busy};
   }
   const double over =
       static_cast<double>(sent.operations) * link.latency + busy;

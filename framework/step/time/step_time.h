@@ -29,9 +29,11 @@ struct MeasuredTime {
   // Of an exchange, from when all ranks had begun it to its end; of a copy,
   // all.
   double exchanged = 0;
-  // If the instruction does work while exchanges within it are under way: in
-  // order.
-  std::vector<ExchangeMoment> moments = {};
+  // If the instruction does work while exchanges within it are under way: their
+  // moments in order, of all ranks that exchange, of which this is number
+  // `place`.
+  std::vector<std::vector<ExchangeMoment>> moments = {};
+  size_t place = 0;
 };
 
 // What an instruction sends or copies: the number of operations, which follow

@@ -234,5 +234,34 @@ TEST(StepTimeTest, AnExchangeOfAVisitIsPartOfIt) {
   EXPECT_THAT(ends({}), ElementsAre(3.25, 3.25));
 }
 
+// Of two ranks the second works 1 s more before it posts the second exchange.
+// Each exchange is 2 s on a link of latency 1.
+TEST(StepTimeTest, WorkHidesAnExchangeThatBeganBefore) {
+  const auto moments = [](double more) -> std::vector<ExchangeMoment> {
+    return {{0, false, 0, 0},
+            {1, false, 1 + more, 0},
+            {0, true, 4 + more, 0},
+            {1, true, 4 + more, 0.25}};
+  };
+  const Sent sent{.operations = 2, .bytes = 20, .each = {10, 10}};
+  const auto cost = [&](double rate, size_t place) {
+    const Cost of = CostOver({.latency = 1, .bytes_per_second = rate},
+                             {.own = 10 + static_cast<double>(place),
+                              .exchanged = 100,
+                              .moments = {moments(0), moments(1)},
+                              .place = place},
+                             sent);
+    EXPECT_EQ(of.busy, 20 / rate);
+    return of.time;
+  };
+  // The first ends at 3. The second begins when both have posted it, at 2, and
+  // ends at 5.
+  EXPECT_EQ(cost(5, 0), 10 + 1);
+  EXPECT_EQ(cost(5, 1), 11 + 0.25);
+  // At 8 s each they end at 9 and 17.
+  EXPECT_EQ(cost(1.25, 0), 10 + 5 + 8);
+  EXPECT_EQ(cost(1.25, 1), 11 + 4 + 8);
+}
+
 }  // namespace
 }  // namespace delink::step_time_test

@@ -46,7 +46,10 @@ class StepTraceTest : public ::testing::Test {
   // Milliseconds of an instruction on a rank, and of what it exchanges in it.
   struct Took {
     double all = 0;
-    std::vector<double> exchanges;
+    std::vector<double> exchanges = {};
+    // It posts so many as it begins, and waits for them, in no time, then.
+    size_t posted = 0;
+    double awaited = 0;
   };
   using TookOf = std::function<Took(int rank, const Instruction& at, int step)>;
 
@@ -77,6 +80,13 @@ class StepTraceTest : public ::testing::Test {
           const std::string name = ToString(at) + " of something";
           for (const double exchange : of.exchanges) {
             add(name + ": gather over tensor", "Exchange", at, exchange, {});
+          }
+          for (size_t k = 0; k < of.posted; ++k) {
+            const double begin = now;
+            now += 1e3 * of.awaited;
+            add(name + ": gather over tensor", "Exchange", at, 0,
+                {{"posted", begin + static_cast<double>(k)}});
+            now = begin;
           }
           const bool copies = at.op == Op::kFetch || at.op == Op::kEvict;
           add(name, ToString(at.op), at, of.all,
@@ -200,6 +210,30 @@ TEST_F(StepTraceTest, WhatAVisitExchangesIsNotItsOwn) {
 
 // Both ways at once: where copies are all that takes time, a step is no shorter
 // than those of a way, and shorter than those of both.
+// The visit works for 10 ms after it has posted all, so 5 of 15 are left of all
+// together, and not 15 of each.
+TEST_F(StepTraceTest, WorkHidesWhatAVisitHasPosted) {
+  const Link link = {.latency = 0.015, .bytes_per_second = 1e15};
+  Took forward{.all = 30};
+  const auto took = [&](int, const Instruction& at, int) {
+    return ToString(at) == "F(1,a)" ? forward : Took();
+  };
+  RunPlan plan;
+  const auto apart = Time("{ tensor = 2 }", took, link, &plan);
+  ASSERT_TRUE(apart.ok()) << apart.status();
+  const PipelineStagePlan& stage = plan.stages[1].pipeline.stages[0];
+  for (size_t i = 0; i < stage.sent.size(); ++i) {
+    if (ToString(stage.program.instructions[i]) != "F(1,a)") continue;
+    forward.posted = stage.sent[i].each.size();
+  }
+  ASSERT_GT(forward.posted, 1);
+  forward.awaited = 10;
+  const auto beside = Time("{ tensor = 2 }", took, link);
+  ASSERT_TRUE(beside.ok()) << beside.status();
+  const auto posted = static_cast<double>(forward.posted);
+  EXPECT_NEAR(apart->planned - beside->planned, 0.015 * posted - 0.005, 1e-4);
+}
+
 TEST_F(StepTraceTest, CopiesBetweenHomesTakeWhatTheBusTakes) {
   const ModelList models = BuiltInModels();
   PlanOptions options = Options("{ data = 2 }");
