@@ -25,7 +25,7 @@ M6 = ["model.layers=48", "model.dim=16", "model.heads=2", "model.experts=640", "
       "model.top_k=80", "model.expert_ffn=16", "data.seq=16", "data.batch=8", "run.micro_batch=1"]
 PSEUDO = "{data=8,expert=8,dispatch=\"gather\"}"
 REAL = "{data=4,tensor=2,expert=8,dispatch=\"gather\"}"
-LATER = "{data=2,pipeline=2,expert=2,dispatch=\"all-to-all\",expert_room=0.5}"
+LATER = "{data=2,pipeline=2,expert=2,dispatch=\"all-to-all\",expert_room=0.5,expert_overlap=true}"
 
 
 def words(run, corpus, real, ranks):

@@ -147,8 +147,7 @@ class Engine {
                                    int64_t step);
   void End(const Pass& pass, int32_t index, int64_t step,
            Trace::Clock::time_point begin);
-  void TraceExchange(const VisitExchange& what,
-                     Trace::Clock::time_point posted,
+  void TraceExchange(const VisitExchange& what, Trace::Clock::time_point posted,
                      Trace::Clock::time_point waited);
   void TellWait(const Pass& pass, int32_t index, int64_t step);
   bool Traced(const Pass& pass, int64_t step) const {

@@ -52,7 +52,7 @@ const std::vector<Ranks> kRanks = {
      "tiny_moe",
      2,
      {"stage.0.parallel={data=2, expert=2, dispatch=\"all-to-all\", "
-      "expert_room=0.5}",
+      "expert_room=0.5, expert_overlap=true}",
       "model.kv_heads=1", "model.head_dim=8"}},
     {"experts over two ranks, by gather",
      "tiny_moe",

@@ -134,7 +134,8 @@ const std::vector<Axis> kAxes = {
       // Of which ranks then take more.
       {"little room",
        "stage.0.parallel.dispatch=all-to-all "
-       "stage.0.parallel.expert_room=0.3"}}},
+       "stage.0.parallel.expert_room=0.3 "
+       "stage.1.parallel.expert_overlap=true"}}},
 };
 
 // What says nothing without ranks along an axis is drawn with some; two chunks
