@@ -113,6 +113,8 @@ class Engine {
   const std::string& not_finite() const { return found_.what; }
   // The sums of all cells in the last kNorm, and the sums behind them.
   std::vector<double> SumsOnHost() const;
+  // Puts them back, from another engine with the same cells.
+  void PutSums(const std::vector<double>& sums);
   // The norm of each logical slab's parameters as they are now. Waits for all
   // lanes; changes nothing. Collective.
   absl::StatusOr<std::vector<double>> WeightNorms();

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "framework/base/at.h"
+#include "framework/base/check.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/engine/engine_state.h"
 
@@ -43,10 +44,15 @@ absl::StatusOr<std::vector<double>> Engine::WeightNorms() {
     DELINK_RETURN_IF_ERROR(exchange->Wait());
   }
   const std::vector<double> norms = NormsOf(store.layout(), SumsOnHost());
-  env_.device->CopyFromHost(*compute_stream_, records_->sums, before.data(),
+  PutSums(before);
+  return norms;
+}
+
+void Engine::PutSums(const std::vector<double>& sums) {
+  DELINK_CHECK_EQ(static_cast<int64_t>(sums.size()), memory_.sums);
+  env_.device->CopyFromHost(*compute_stream_, records_->sums, sums.data(),
                             memory_.sums * 8);
   compute_stream_->Synchronize();
-  return norms;
 }
 
 }  // namespace delink

@@ -204,10 +204,14 @@ absl::Status Executor::MakeRoom(double lost) {
                          << " times the mean from now on";
   }
   options_.shared_plan = nullptr;
+  const std::vector<double> sums = engine_->SumsOnHost();
   engine_.reset();
   env_.device->Trim();
   const absl::Status made = Prepare();
-  if (made.ok()) return made;
+  if (made.ok()) {
+    engine_->PutSums(sums);  // GradientNorms are the last step's
+    return made;
+  }
   return absl::Status(
       made.code(),
       absl::StrCat("room for ", options_.batch.expert_room,

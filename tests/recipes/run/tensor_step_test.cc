@@ -220,6 +220,12 @@ Found FoundBy(Communicator& world, const TensorCase& of) {
     take(*executor.TrainStep(batch, step, kTensorRate));
     found.numbers.push_back(executor.Evaluate(batch)->loss_sum);
   }
+  // Of equal tokens, all of which want the same ranks, behind a step.
+  HostBatch equal = rig->Batch(kTensorSteps);
+  std::ranges::fill(equal.inputs, 1);
+  found.numbers.push_back(executor.Evaluate(equal)->loss_sum);
+  std::ranges::copy(executor.GradientNorms(),
+                    std::back_inserter(found.numbers));
   for (const std::string& tensor : rig->TensorsHere()) {
     for (const StepRig::Run& run : rig->Runs(tensor, Plane::kWeight)) {
       found.values.push_back(run.values);
