@@ -186,10 +186,11 @@ void DescribeParallel(Section& s, ParallelConfig& parallel) {
        .min = 1,
        .max = kMaxRanks});
   s.Int("zero", &parallel.zero,
-        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks. Not "
-                "inherited from the previous stage",
+        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks, 2 "
+                "gradients as well (run.order = \"layer\", or one micro-batch "
+                "per step, saves most). Not inherited from the previous stage",
          .min = 0,
-         .max = 1});
+         .max = 2});
   DescribeWithin(s, parallel);
   DescribePipeline(s, parallel);
   RankOrderKey(s, &parallel.rank_order);

@@ -278,7 +278,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
       BackwardInput(pass, at);
       break;
     case Op::kBackwardWeight:
-      BackwardWeight(at, written);
+      BackwardWeight(pass, at, written);
       break;
     case Op::kSend:
     case Op::kRecv:

@@ -163,7 +163,8 @@ class Engine {
   void Backward(const Pass& pass, const Instruction& at,
                 const std::vector<bool>& written);
   void BackwardInput(const Pass& pass, const Instruction& at);
-  void BackwardWeight(const Instruction& at, const std::vector<bool>& written);
+  void BackwardWeight(const Pass& pass, const Instruction& at,
+                      const std::vector<bool>& written);
   std::unique_ptr<Pending> Exchange(const Pass& pass, const Instruction& at);
   std::unique_ptr<Pending> Reduce(const Pass& pass, int slab);
   // `gradient`: the slab's, at home or in a copy.
@@ -185,7 +186,7 @@ class Engine {
   // Instructions that move planes of slabs (engine_planes.cc).
   void Arrive(const Pass& pass, int32_t index);
   std::unique_ptr<Pending> Evict(const Instruction& at);
-  void ClearPadding(int slab, Stream& stream);
+  void ClearPadding(int slab, void* gradient, Stream& stream);
   void Redirect(int slab, PlaneSet planes, char* copy);
   std::unique_ptr<Pending> UpdateOnHost(int slab, int64_t step);
   std::unique_ptr<Pending> UpdateLate(int slab, int64_t step);
@@ -214,6 +215,12 @@ class Engine {
   // Where a visit writes the gradients that it keeps apart, by the slabs of its
   // layer; null for slabs whose gradients it does not.
   std::vector<void*> ApartAddresses(const Pass& pass, int32_t layer) const;
+  // Where visits sum the slab's whole gradient.
+  void* WholeGradient(const Pass& pass, int slab) const;
+  // By the slabs of the visit's layer: where it puts its gradients, null for
+  // the plane. Clears the padding of those that it is the first to write.
+  std::vector<void*> GradientAddresses(const Pass& pass, const Instruction& at,
+                                       const std::vector<bool>& written);
   void* SlotAddress(const Pass& pass, int32_t layer, int32_t m) const;
   // Where the slot is stored on the host.
   void* StoredAddress(const Pass& pass, int32_t layer, int32_t m) const;

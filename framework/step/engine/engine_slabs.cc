@@ -16,11 +16,16 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
   StreamCommunicator& group =
       probe ? groups_->OfMicroBatch(slab) : groups_->Of(slab);
   const int64_t count = store.slab(slab).ShardElements(group.size());
-  ClearIdentical(*network_stream_, slab, store.at(slab, Plane::kGradient, 0));
   const DType dtype = store.dtype(slab, Plane::kGradient);
-  void* const whole = store.at(slab, Plane::kGradient, 0);
+  void* const whole = WholeGradient(pass, slab);
+  ClearIdentical(*network_stream_, slab, whole);
   // A probe needs the whole gradient, as does a rank that updates whole slabs.
   const PlacementRow& row = store.placement(slab);
+  const bool sharded = row.gradient.sharded && !probe;
+  void* const plane = store.now(slab, Plane::kGradient);
+  if (sharded && row.owner == kNoOwner) {
+    return group.ReduceScatter(whole, plane, count, dtype, ReduceOp::kSum);
+  }
   const bool gathers = probe || !row.state.sharded || row.owner != kNoOwner;
   const int64_t bytes = count * SizeOf(dtype);
   void* const own = static_cast<char*>(whole) + group.rank() * bytes;
@@ -28,10 +33,16 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
   return Chain(
       group.ReduceScatter(whole, staging, count, dtype, ReduceOp::kSum),
       {[=, this, &group]() -> std::unique_ptr<Pending> {
-        env_.device->Copy(*network_stream_, own, staging, bytes);
-        if (!gathers) return nullptr;
-        return group.AllGather(whole, count, dtype);
-      }});
+         env_.device->Copy(*network_stream_, own, staging, bytes);
+         if (!gathers) return nullptr;
+         return group.AllGather(whole, count, dtype);
+       },
+       [=, this, &store]() -> std::unique_ptr<Pending> {
+         if (!sharded || row.owner != store.rank()) return nullptr;
+         env_.device->Copy(*network_stream_, plane, whole,
+                           store.bytes(slab, Plane::kGradient));
+         return nullptr;
+       }});
 }
 
 // If all places along the tensor axis have the same gradient, only one counts.

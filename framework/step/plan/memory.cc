@@ -56,6 +56,9 @@ int64_t LargestShard(const ParamStore& store) {
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const auto slab = static_cast<int>(s);
     const int ranks = GroupSize(store, slab);
+    // The shard of a sharded gradient needs no staging.
+    const PlacementRow& row = store.placement(slab);
+    if (row.gradient.sharded && row.owner == kNoOwner) continue;
     if (ranks > 1) Grow(&bytes, ShardBytes(store, slab, ranks));
   }
   return bytes;
@@ -147,6 +150,24 @@ std::vector<StepMemory::SlotPool> SizeFetched(const ParamStore& store,
     }
   }
   return pools;
+}
+
+// By class of whole gradients: as large as its largest slab on this rank.
+void SizeWholes(const ParamStore& store, const Passes& passes, StepMemory* m) {
+  const Program& any = passes.begin()->second.program;
+  m->wholes.resize(static_cast<size_t>(WholeClasses(any.shape)));
+  const ShapeTable table(any.shape);
+  for (int32_t s = 0; s < any.shape.slabs; ++s) {
+    const int32_t whole_class = WholeClassOf(any.shape, s);
+    if (whole_class < 0 || !table.IsHere(any.stage, s)) continue;
+    Grow(&At(m->wholes, whole_class).bytes,
+         AlignUp(WholeGradientBytes(store, SlabHere(store, s))));
+  }
+  for (const auto& [kind, pass] : passes) {
+    for (size_t c = 0; c < m->wholes.size(); ++c) {
+      Grow(&m->wholes[c].slots, pass.analysis.wholes[c]);
+    }
+  }
 }
 
 // The sums that the norm exchanges, and those that move biases.
@@ -252,6 +273,9 @@ StepMemory SizeStep(const ParamStore& store,
   m.probe_staging = apart + AlignUp(with_apart);
   m.copies = std::max(AlignUp(LargestShard(store)),
                       m.probe_staging + AlignUp(of_visits));
+  SizeWholes(store, passes, &m);
+  m.first_whole = m.copies;
+  m.copies = m.WholeOffset(m.wholes.size());
   // Squares of gradients kept apart are summed in the visits' workspace.
   if (apart > 0) Grow(&m.workspace, LargestSums(store) - m.scratch_slot);
   m.records = RecordBytes(m);
@@ -281,10 +305,14 @@ ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
     }
     // As much as the slab's own gradient.
     places.offsets.push_back(places.bytes);
-    places.bytes +=
-        AlignUp(store.bytes(SlabHere(store, slab), Plane::kGradient));
+    places.bytes += AlignUp(WholeGradientBytes(store, SlabHere(store, slab)));
   }
   return places;
+}
+
+int64_t WholeGradientBytes(const ParamStore& store, int slab) {
+  const int ranks = GroupSize(store, slab);
+  return ShardBytes(store, slab, ranks) * ranks;
 }
 
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {

@@ -15,6 +15,7 @@ enum class ResourceKind : uint8_t {
   kWeight,        // index: slab
   kGradient,      // index: slab
   kState,         // index: slab; master and moments
+  kWhole,         // index: slab; the whole gradient, if it is sharded
   kWeightCopy,    // index: slab; the copy that is there
   kGradientCopy,  // index: slab
   kStateCopy,     // index: slab
@@ -58,9 +59,15 @@ struct PlaneUse {
 // A visit uses the weights of shape.slabs_of_layer[layer], then the gradients
 // that it adds to. kReduce, kProbe and kSquares use the gradient. A kUpdate on
 // the device uses gradient, weights and state; the kGather behind it uses the
-// weights.
+// weights. If the gradient is sharded, visits and kProbe use the whole one
+// instead (WholesUsed).
 std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
                                  const Instruction& instruction);
+
+// Slabs with sharded gradients whose whole gradient an instruction writes: a
+// visit adds to it, a kProbe too, a kReduce sums it over the ranks.
+std::vector<int32_t> WholesUsed(const ProgramShape& shape,
+                                const Instruction& instruction);
 
 // What an instruction touches.
 Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction);
@@ -104,6 +111,13 @@ struct Analysis {
   // (-1: at home). kFetch and kTake take the copy that has been free for
   // longest; it is free after kRelease.
   std::vector<std::vector<int32_t>> copies_of;
+  // whole_of[slab]: a number in [0, wholes[WholeClassOf(slab)]), the memory of
+  // its whole gradient from the first instruction that writes it to the last
+  // that needs it; -1: none, or no instruction. Memory that a kReduce leaves is
+  // free only after the next slabs' visits have begun, so that these need not
+  // wait for the exchange (slot_scan.h).
+  std::vector<int32_t> whole_of;
+  std::vector<int32_t> wholes;  // by class
   // held_of[layer][micro_batch]: a number in [0, held[SlotClassOf(layer)]), the
   // place of what is kept from the first half of the visit's backward to the
   // second; -1: it is not in halves.

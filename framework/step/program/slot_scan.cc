@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "framework/base/check.h"
@@ -91,6 +92,7 @@ class SlotScan {
 
   void Run() {
     if (!shape_.copies.empty()) ScanCopies();
+    if (!shape_.whole_class.empty()) ScanWholes();
     FindStays();
     for (const Instruction& i : program_.instructions) {
       if (i.op == Op::kForward) Forward(i.layer, i.micro_batch);
@@ -142,6 +144,48 @@ class SlotScan {
       of.push_back(number);
       if (i.op == Op::kRelease) numbers.push_back(number);
     }
+  }
+
+  // By slab: the last instruction that needs its whole gradient.
+  std::vector<int32_t> LastWholeUses() const {
+    std::vector<int32_t> last(shape_.slabs, kNothing);
+    const std::vector<int32_t> sharers = SharersOf(shape_);
+    for (size_t index = 0; index < program_.instructions.size(); ++index) {
+      const Instruction& i = program_.instructions[index];
+      for (const int32_t slab : WholesUsed(shape_, i)) {
+        last[slab] = static_cast<int32_t>(index);
+      }
+      for (int32_t s = 0; s < shape_.slabs && i.op == Op::kSum; ++s) {
+        if (sharers[s] > 1 && last[s] >= 0)
+          last[s] = static_cast<int32_t>(index);
+      }
+    }
+    return last;
+  }
+
+  void ScanWholes() {
+    const std::vector<int32_t> last = LastWholeUses();
+    std::vector<NumberPool> pools(WholeClasses(shape_));
+    out_.whole_of.assign(shape_.slabs, kNothing);
+    // Slabs with all instructions behind them: since the last visit that adds
+    // to gradients, and before.
+    std::vector<int32_t> latest, ended;
+    for (size_t index = 0; index < program_.instructions.size(); ++index) {
+      const Instruction& i = program_.instructions[index];
+      if (HasGradients(i) && !latest.empty()) {
+        for (const int32_t slab : ended) {
+          pools[WholeClassOf(shape_, slab)].Free(out_.whole_of[slab]);
+        }
+        ended = std::move(latest);
+        latest.clear();
+      }
+      for (const int32_t slab : WholesUsed(shape_, i)) {
+        int32_t& number = out_.whole_of[slab];
+        if (number < 0) number = pools[WholeClassOf(shape_, slab)].Take();
+        if (last[slab] == static_cast<int32_t>(index)) latest.push_back(slab);
+      }
+    }
+    for (const NumberPool& pool : pools) out_.wholes.push_back(pool.size());
   }
 
   // If slots are stored: between which instructions each is on the device.

@@ -424,5 +424,23 @@ TEST(AnalysisPropertyTest, SimulatorCatchesWhatIsHeldReused) {
   EXPECT_GT(slots, 50);
 }
 
+TEST(AnalysisPropertyTest, SimulatorCatchesWholeGradientsInOnePlace) {
+  Dice dice(17);
+  int wrong = 0;
+  for (int n = 0; n < 400; ++n) {
+    Sample sample = DrawSample(dice);
+    sample.shape.ranks = std::max(sample.shape.ranks, 2);
+    const Program program = PlanStep(sample.shape, sample.options);
+    Analysis analysis = AnalyzeProgram(program);
+    if (analysis.wholes.empty() || std::ranges::max(analysis.wholes) < 2) {
+      continue;
+    }
+    ++wrong;
+    for (int32_t& number : analysis.whole_of) number = number == 1 ? 0 : number;
+    EXPECT_TRUE(IsCaught(program, analysis, dice)) << sample.text;
+  }
+  EXPECT_GT(wrong, 100);
+}
+
 }  // namespace
 }  // namespace delink::analysis_property_test

@@ -131,8 +131,8 @@ Words RandomRecipe(unsigned seed, int ranks) {
       absl::StrCat("stage.1.recompute=",
                    pick({"none", "norm+activation", "block"})),
       absl::StrCat("stage.1.micro_batch=", pick({"1", std::to_string(micro)})),
-      absl::StrCat("stage.0.parallel.zero=", pick({"0", "1"})),
-      absl::StrCat("stage.1.parallel.zero=", pick({"0", "1"})),
+      absl::StrCat("stage.0.parallel.zero=", pick({"0", "1", "2"})),
+      absl::StrCat("stage.1.parallel.zero=", pick({"0", "1", "2"})),
       absl::StrCat("run.precision=", pick({"fp32", "bf16"}))};
 }
 

@@ -72,7 +72,7 @@ const std::vector<Axis> kAxes = {
       {"split", "run.precision=bf16 run.master=split"}}},
     {"order", kRun, {{"micro_batch"}, {"layer", "run.order=layer"}}},
     {"ranks", kRun, {{"1 1 1"}, {"1 1 2"}, {"2 1 1"}, {"1 2 1"}}},
-    {"zero", kRun, {{"0"}, {"1"}}},
+    {"zero", kRun, {{"0"}, {"1"}, {"2"}}},
     {"recompute", kRun, {{"none"}, {"block"}}},
     {"resident", kRun, {{"unsaid"}, {"0.5", "resident=0.5"}}},
     Home("weights"),

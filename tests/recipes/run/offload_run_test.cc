@@ -105,7 +105,7 @@ const std::vector<Axis> kAxes = {
       {"2 2 1 1"}},
      {},
      true},
-    {"zero", kNothing, {{"0"}, {"1"}, {"after"}}},
+    {"zero", kNothing, {{"0"}, {"1"}, {"2"}, {"after"}}},
     {"recompute",
      kNothing,
      {{"norm+activation"},
@@ -200,10 +200,10 @@ std::vector<std::string> Sets(const Configuration& c) {
     sets.push_back(absl::StrCat("stage.0.parallel.", kParallel[i], "=",
                                 c.at("ranks").substr(2 * i, 1)));
   }
-  if (c.at("zero") != "0") {
-    sets.emplace_back("stage.1.parallel.zero=1");
-    if (c.at("zero") == "1") sets.emplace_back("stage.0.parallel.zero=1");
-  }
+  const std::string& zero = c.at("zero");
+  const bool after = zero == "after";
+  if (!after) sets.push_back("stage.0.parallel.zero=" + zero);
+  sets.push_back("stage.1.parallel.zero=" + (after ? "2" : zero));
   for (const char stage : c.at("stages")) {
     if (offload.empty()) break;
     sets.push_back(absl::StrCat("stage.", std::string(1, stage), ".offload={",

@@ -33,6 +33,7 @@ void ExpectSameGradients(StepRig& rig, StepRig& without) {
   ASSERT_TRUE(a.ok()) << a.status();
   ExpectSameResult(*a, *b);
   EXPECT_EQ(rig.executor().GradientNorms(), without.executor().GradientNorms());
+  if (rig.options().zero > 1) return;  // no rank has whole ones
   for (const std::string& name : rig.TensorsHere()) {
     EXPECT_EQ(rig.Gradient(name), without.Gradient(name)) << name;
   }

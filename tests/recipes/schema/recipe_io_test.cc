@@ -237,7 +237,7 @@ Recipe RandomRecipe(Draw& draw) {
     stage.warmup = draw.Int(0, 100);
     stage.lr_scale = draw.Fraction();
     stage.parallel.data = draw.Flip() ? 0 : data;
-    stage.parallel.zero = draw.Int(0, 1);
+    stage.parallel.zero = draw.Int(0, 2);
     stage.parallel.pipeline = pipeline;
     stage.parallel.tensor = stage.parallel.context = 1;
     stage.parallel.expert = draw.Int(1, 9);
