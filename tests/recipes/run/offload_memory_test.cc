@@ -336,5 +336,53 @@ TEST(OffloadMemory, TheLargestGradientComesWhole) {
   EXPECT_TRUE(status.ok()) << std::string(status.message());
 }
 
+// Of each size two whole gradients, one in backward and one in reduction, but
+// one of embedding and head, which are of one size and far apart; or all, if
+// each is complete with the last micro-batch only.
+TEST(ShardedGradients, AreWholeWhileALayerIsAtWork) {
+  struct Case {
+    const char* order;
+    int micro_batch;
+    int64_t most;  // whole gradients of a size
+  };
+  constexpr int kRanks = 2;
+  for (const Case& c : {Case{"layer", 1, 2}, Case{"micro_batch", 4, 2},
+                        Case{"micro_batch", 1, 100}}) {
+    SCOPED_TRACE(absl::StrCat(c.order, " ", c.micro_batch));
+    Row row{.sets = {"model.layers=5", "model.vocab=257", "model.tied=false",
+                     "data.batch=8", absl::StrCat("run.order=", c.order),
+                     absl::StrCat("run.micro_batch=", c.micro_batch)}};
+    std::map<int, MemoryAccount> of;  // by ZeRO stage
+    int64_t whole = 0;
+    for (const int zero : {1, 2}) {
+      row.sets.push_back(absl::StrCat("stage.1.parallel.zero=", zero));
+      const absl::Status status = RunRanks(kRanks, [&](Communicator& comm) {
+        DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RecipeEnv> env,
+                                NewRecipeEnv(kRecipe, row.sets, comm));
+        DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
+                                StageRun::Create(env->env, 1));
+        if (comm.rank() > 0) return absl::OkStatus();
+        of[zero] = stage->account();
+        std::map<int64_t, int64_t> slabs;  // by elements
+        const ParamStore& store = stage->store();
+        for (size_t s = 0; zero == 2 && s < store.slabs().size(); ++s) {
+          const int64_t bytes = WholeGradientBytes(store, static_cast<int>(s));
+          const int leader = store.slabs()[s].leader;
+          const bool is_end = leader == 0 || leader > store.blocks();
+          if (++slabs[store.slabs()[s].elements] <= c.most - (is_end ? 1 : 0))
+            whole += bytes;
+        }
+        return absl::OkStatus();
+      });
+      ASSERT_TRUE(status.ok()) << std::string(status.message());
+    }
+    EXPECT_EQ(of[2].gradients * kRanks, of[1].gradients);
+    EXPECT_EQ(of[2].copies, whole);
+    EXPECT_EQ(of[2].state, of[1].state);
+    const int64_t one = of[1].gradients + of[1].copies;
+    EXPECT_EQ(of[2].gradients + of[2].copies < one, c.most == 2);
+  }
+}
+
 }  // namespace
 }  // namespace delink::testing::offload_memory_test

@@ -101,7 +101,6 @@ const std::vector<Axis> kAxes = {
     {"zero",
      kNothing,
      {{"0"},
-      {"1", "stage.0.parallel.zero=1 stage.1.parallel.zero=1"},
       {"2", "stage.0.parallel.zero=2 stage.1.parallel.zero=2"},
       {"before", "stage.0.parallel.zero=2"},
       {"after", "stage.0.parallel.zero=1 stage.1.parallel.zero=2"}}},
