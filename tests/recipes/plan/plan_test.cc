@@ -259,6 +259,36 @@ TEST(Plan, StagesAreCounted) {
   EXPECT_EQ(ToText(*plan, false).find("F(0,a)"), std::string::npos);
 }
 
+// Micro-batch after micro-batch, gradients are whole until the last one.
+TEST(Plan, TellsHowManyGradientsAreWhole) {
+  const auto of = [](const std::string& order, int zero) {
+    const auto plan =
+        PlanRun({.recipe = kTiny,
+                 .sets = {"model.vocab=257", "model.layers=6",
+                          "run.micro_batch=1", "run.order=" + order,
+                          absl::StrCat("stage.1.parallel.zero=", zero)},
+                 .ranks = 2},
+                BuiltInModels());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return *plan;
+  };
+  EXPECT_THAT(ToText(of("layer", 1), false), Not(HasSubstr("whole gradients")));
+  constexpr char kAll[] = ", which is all: zero = 1 takes less memory\n";
+  const RunPlan all = of("micro_batch", 2);
+  EXPECT_THAT(ToText(all, false), HasSubstr(kAll));
+  EXPECT_GT(all.stages[1].account.total(),
+            of("micro_batch", 1).stages[1].account.total());
+  const RunPlan some = of("layer", 2);
+  EXPECT_THAT(ToText(some, false),
+              AllOf(HasSubstr(" of whole gradients the copies hold "),
+                    Not(HasSubstr(kAll))));
+  EXPECT_LT(some.stages[1].account.total(),
+            of("layer", 1).stages[1].account.total());
+  const auto json = nlohmann::json::parse(ToJson(some, false))["stages"][1];
+  EXPECT_EQ(json["whole_gradients"]["bytes"], json["bytes"]["copies"]);
+  EXPECT_LT(json["whole_gradients"]["bytes"], json["whole_gradients"]["all"]);
+}
+
 TEST(Plan, SecondsAreWhatFlopsTakeAtThePeak) {
   auto plan =
       PlanRun({.recipe = kTiny,
