@@ -35,7 +35,7 @@ const std::vector<Ranks> kRanks = {
      "tiny_llama",
      4,
      {"stage.0.parallel={data=4}",
-      "stage.1.parallel={tensor=2, pipeline=2, zero=1}", "model.kv_heads=1"},
+      "stage.1.parallel={tensor=2, pipeline=2, zero=2}", "model.kv_heads=1"},
      {"bf16", "fp32"}},
     {"data 4, then tensor 2 x pipeline 2, without sequence",
      "tiny",
