@@ -36,6 +36,16 @@ std::string_view Word(ExpertDispatch dispatch) {
   return "";
 }
 
+std::string_view Word(GradientReduction reduction) {
+  switch (reduction) {
+    case GradientReduction::kStep:
+      return "step";
+    case GradientReduction::kMicroBatch:
+      return "micro_batch";
+  }
+  return "";
+}
+
 std::string_view Word(Axis axis) {
   return static_cast<int>(axis) < kMeshAxes ? ToString(axis) : "";
 }
@@ -191,6 +201,13 @@ void DescribeParallel(Section& s, ParallelConfig& parallel) {
                 "per step, saves most). Not inherited from the previous stage",
          .min = 0,
          .max = 2});
+  s.Enum("reduce", &parallel.reduce, Word,
+         {.doc = "when gradients are reduced. step: once, when they are "
+                 "complete; micro_batch: after each micro-batch, into the "
+                 "shards of zero = 2, so that whole gradients of few layers "
+                 "exist at a time. That rounds sums in another order and sends "
+                 "as often as there are micro-batches. Not inherited from the "
+                 "previous stage"});
   DescribeWithin(s, parallel);
   DescribePipeline(s, parallel);
   RankOrderKey(s, &parallel.rank_order);

@@ -123,6 +123,11 @@ class Engine {
 
  private:
   struct Visit;
+  // Of an instruction (Analysis).
+  struct Writes {
+    const std::vector<bool>& written;
+    const std::vector<int32_t>& cleared;
+  };
   struct Records;
 
   Engine() = default;
@@ -158,15 +163,14 @@ class Engine {
   std::unique_ptr<Pending> Do(const Pass& pass, int32_t index, int64_t step);
   static Phase PhaseOf(const Pass& pass, const Instruction& at);
   void Forward(const Pass& pass, const Instruction& at);
-  void Loss(const Pass& pass, const Instruction& at,
-            const std::vector<bool>& written);
-  void Backward(const Pass& pass, const Instruction& at,
-                const std::vector<bool>& written);
+  void Loss(const Pass& pass, const Instruction& at, const Writes& writes);
+  void Backward(const Pass& pass, const Instruction& at, const Writes& writes);
   void BackwardInput(const Pass& pass, const Instruction& at);
   void BackwardWeight(const Pass& pass, const Instruction& at,
-                      const std::vector<bool>& written);
+                      const Writes& writes);
   std::unique_ptr<Pending> Exchange(const Pass& pass, const Instruction& at);
-  std::unique_ptr<Pending> Reduce(const Pass& pass, int slab);
+  // `adds`: the shard has the sum of other parts.
+  std::unique_ptr<Pending> Reduce(const Pass& pass, int slab, bool adds);
   // `gradient`: the slab's, at home or in a copy.
   void ClearIdentical(Stream& stream, int slab, void* gradient);
   void Squares(int slab);
@@ -220,7 +224,7 @@ class Engine {
   // By the slabs of the visit's layer: where it puts its gradients, null for
   // the plane. Clears the padding of those that it is the first to write.
   std::vector<void*> GradientAddresses(const Pass& pass, const Instruction& at,
-                                       const std::vector<bool>& written);
+                                       const Writes& writes);
   void* SlotAddress(const Pass& pass, int32_t layer, int32_t m) const;
   // Where the slot is stored on the host.
   void* StoredAddress(const Pass& pass, int32_t layer, int32_t m) const;

@@ -9,7 +9,7 @@
 
 namespace delink {
 
-std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
+std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab, bool adds) {
   const ParamStore& store = *env_.store;
   if (GroupSize(store, slab) == 1) return nullptr;
   const bool probe = pass.program.kind == PassKind::kProbe;
@@ -23,24 +23,35 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
   const PlacementRow& row = store.placement(slab);
   const bool sharded = row.gradient.sharded && !probe;
   void* const plane = store.now(slab, Plane::kGradient);
-  if (sharded && row.owner == kNoOwner) {
-    return group.ReduceScatter(whole, plane, count, dtype, ReduceOp::kSum);
-  }
   const bool gathers = probe || !row.state.sharded || row.owner != kNoOwner;
   const int64_t bytes = count * SizeOf(dtype);
   void* const own = static_cast<char*>(whole) + group.rank() * bytes;
   void* const staging = copies_.at(probe ? memory_.staging : 0);
+  const auto keep = [=, this](const void* sum, int64_t n) {
+    if (!adds) {
+      env_.device->Copy(*network_stream_, plane, sum, n * SizeOf(dtype));
+      return;
+    }
+    env_.accumulate(*env_.device, *network_stream_, dtype, plane, sum, n);
+  };
+  const bool in_shards = sharded && row.owner == kNoOwner;
+  if (in_shards && !adds) {
+    return group.ReduceScatter(whole, plane, count, dtype, ReduceOp::kSum);
+  }
   return Chain(
       group.ReduceScatter(whole, staging, count, dtype, ReduceOp::kSum),
       {[=, this, &group]() -> std::unique_ptr<Pending> {
+         if (in_shards) {
+           keep(staging, count);
+           return nullptr;
+         }
          env_.device->Copy(*network_stream_, own, staging, bytes);
          if (!gathers) return nullptr;
          return group.AllGather(whole, count, dtype);
        },
-       [=, this, &store]() -> std::unique_ptr<Pending> {
-         if (!sharded || row.owner != store.rank()) return nullptr;
-         env_.device->Copy(*network_stream_, plane, whole,
-                           store.bytes(slab, Plane::kGradient));
+       [=, &store]() -> std::unique_ptr<Pending> {
+         const bool owns = sharded && row.owner == store.rank();
+         if (owns) keep(whole, store.slab(slab).elements);
          return nullptr;
        }});
 }

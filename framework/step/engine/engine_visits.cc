@@ -1,5 +1,7 @@
 // The engine's visits (one layer on one micro-batch) and the transfers between
 // stages.
+#include <algorithm>
+
 #include "framework/base/at.h"
 #include "framework/step/engine/engine_state.h"
 #include "framework/step/proof/visit_meetings.h"
@@ -94,7 +96,8 @@ void* Engine::WholeGradient(const Pass& pass, int slab) const {
 
 std::vector<void*> Engine::GradientAddresses(const Pass& pass,
                                              const Instruction& at,
-                                             const std::vector<bool>& written) {
+                                             const Writes& writes) {
+  const auto& [written, cleared] = writes;
   std::vector<void*> addresses;
   if ((at.flags & kApart) != 0) {
     addresses = ApartAddresses(pass, at.layer);
@@ -112,6 +115,9 @@ std::vector<void*> Engine::GradientAddresses(const Pass& pass,
     const int slab = SlabHere(*env_.store, slabs[k]);
     addresses[k] = WholeGradient(pass, slab);
     if (!written[k]) ClearPadding(slab, addresses[k], *compute_stream_);
+    if (std::ranges::find(cleared, slabs[k]) == cleared.end()) continue;
+    env_.device->FillZero(*compute_stream_, addresses[k],
+                          WholeGradientBytes(*env_.store, slab));
   }
   return addresses;
 }
@@ -140,12 +146,12 @@ void Engine::Forward(const Pass& pass, const Instruction& at) {
 }
 
 void Engine::Loss(const Pass& pass, const Instruction& at,
-                  const std::vector<bool>& written) {
+                  const Writes& writes) {
   Visit& visit = *At(visits_.back(), at.micro_batch);
   const bool backward = (at.flags & kForwardOnly) == 0;
   std::vector<void*> gradients;
-  if (backward) gradients = GradientAddresses(pass, at, written);
-  binder_->Bind(LayerAt(at.layer), backward ? &written : nullptr,
+  if (backward) gradients = GradientAddresses(pass, at, writes);
+  binder_->Bind(LayerAt(at.layer), backward ? &writes.written : nullptr,
                 backward ? &gradients : nullptr);
   visit.memory.Bind({.slot = workspace_.data(),
                      .workspace = workspace_.at(memory_.scratch_slot)});
@@ -160,10 +166,10 @@ void Engine::Loss(const Pass& pass, const Instruction& at,
 }
 
 void Engine::Backward(const Pass& pass, const Instruction& at,
-                      const std::vector<bool>& written) {
+                      const Writes& writes) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
-  const std::vector<void*> gradients = GradientAddresses(pass, at, written);
-  binder_->Bind(LayerAt(at.layer), &written, &gradients);
+  const std::vector<void*> gradients = GradientAddresses(pass, at, writes);
+  binder_->Bind(LayerAt(at.layer), &writes.written, &gradients);
   char* const saved = static_cast<char*>(SavedRegion(pass, at));
   // Under recompute the output is placed behind what is saved. Nobody needs it:
   // it is the next layer's input, which has been used.
@@ -209,10 +215,10 @@ void Engine::BackwardInput(const Pass& pass, const Instruction& at) {
 }
 
 void Engine::BackwardWeight(const Pass& pass, const Instruction& at,
-                            const std::vector<bool>& written) {
+                            const Writes& writes) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
-  const std::vector<void*> gradients = GradientAddresses(pass, at, written);
-  binder_->Bind(LayerAt(at.layer), &written, &gradients);
+  const std::vector<void*> gradients = GradientAddresses(pass, at, writes);
+  binder_->Bind(LayerAt(at.layer), &writes.written, &gradients);
   visit.memory.Bind({.workspace = workspace_.at(memory_.scratch_slot)});
   visit.tape.RunBackwardWeight();
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);

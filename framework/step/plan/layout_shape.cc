@@ -116,6 +116,8 @@ void AddWholes(const Layout& layout, ProgramShape* shape) {
     shape->whole_class.back() = at.first->second;
   }
   if (classes.empty()) shape->whole_class.clear();
+  shape->reduces_parts =
+      !classes.empty() && layout.options().reduces_micro_batches;
 }
 
 }  // namespace

@@ -51,17 +51,31 @@ int64_t ShardBytes(const ParamStore& store, int slab, int ranks) {
          SizeOf(store.dtype(slab, Plane::kGradient));
 }
 
-int64_t LargestShard(const ParamStore& store) {
+int64_t LargestShard(const ParamStore& store, bool parts) {
   int64_t bytes = 0;
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const auto slab = static_cast<int>(s);
     const int ranks = GroupSize(store, slab);
-    // The shard of a sharded gradient needs no staging.
+    // The shard of a sharded gradient needs no staging, unless it is added.
     const PlacementRow& row = store.placement(slab);
-    if (row.gradient.sharded && row.owner == kNoOwner) continue;
+    if (row.gradient.sharded && row.owner == kNoOwner && !parts) continue;
     if (ranks > 1) Grow(&bytes, ShardBytes(store, slab, ranks));
   }
   return bytes;
+}
+
+// Whether some kReduce adds to a shard.
+bool ReducesAgain(const Passes& passes) {
+  for (const auto& [kind, pass] : passes) {
+    const std::vector<Instruction>& list = pass.program.instructions;
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].op == Op::kReduce &&
+          Adds(pass.analysis, static_cast<int64_t>(i))) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 // The same for a probe's reductions, over the ranks of one micro-batch.
@@ -271,7 +285,7 @@ StepMemory SizeStep(const ParamStore& store,
   // A probe's reductions begin while it keeps other gradients apart.
   m.staging = apart;
   m.probe_staging = apart + AlignUp(with_apart);
-  m.copies = std::max(AlignUp(LargestShard(store)),
+  m.copies = std::max(AlignUp(LargestShard(store, ReducesAgain(passes))),
                       m.probe_staging + AlignUp(of_visits));
   SizeWholes(store, passes, &m);
   m.first_whole = m.copies;

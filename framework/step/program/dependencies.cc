@@ -333,7 +333,9 @@ class HazardScan {
 };
 
 void FindFirstWrites(const Program& program, Analysis* analysis) {
-  std::vector<bool> holds(program.shape.slabs, false);
+  std::vector<bool> holds(program.shape.slabs, false), reduced = holds,
+                                                       empty = holds;
+  analysis->cleared.resize(program.instructions.size());
   analysis->written.resize(program.instructions.size());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& at = program.instructions[i];
@@ -342,6 +344,10 @@ void FindFirstWrites(const Program& program, Analysis* analysis) {
       holds[slab] = true;
     };
     if (at.op == Op::kProbe) write(at.slab);
+    if (at.op == Op::kReduce && ReducesParts(program.shape, at.slab)) {
+      analysis->written[i].push_back(reduced[at.slab]);
+      reduced[at.slab] = empty[at.slab] = true;
+    }
     if (!HasGradients(at)) continue;
     for (const int32_t slab : program.shape.slabs_of_layer[at.layer]) {
       if (IsApart(program.shape, at, slab)) {
@@ -349,6 +355,9 @@ void FindFirstWrites(const Program& program, Analysis* analysis) {
       } else {
         write(slab);
       }
+      if (!empty[slab]) continue;
+      analysis->cleared[i].push_back(slab);
+      empty[slab] = false;
     }
   }
 }

@@ -250,6 +250,10 @@ int32_t WholeClasses(const ProgramShape& shape) {
   return classes;
 }
 
+bool ReducesParts(const ProgramShape& shape, int32_t slab) {
+  return shape.reduces_parts && WholeClassOf(shape, slab) >= 0;
+}
+
 PlaneSet UpdatedSet(const ProgramShape& shape, int32_t slab) {
   return CopyClassOf(shape, PlaneSet::kUpdated, slab) < 0 ? PlaneSet::kWeight
                                                           : PlaneSet::kUpdated;

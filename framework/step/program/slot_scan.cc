@@ -156,33 +156,68 @@ class SlotScan {
         last[slab] = static_cast<int32_t>(index);
       }
       for (int32_t s = 0; s < shape_.slabs && i.op == Op::kSum; ++s) {
-        if (sharers[s] > 1 && last[s] >= 0)
+        if (sharers[s] > 1 && last[s] >= 0) {
           last[s] = static_cast<int32_t>(index);
+        }
       }
     }
     return last;
   }
 
-  void ScanWholes() {
+  // By slab: when it has memory for its whole gradient.
+  std::vector<std::vector<Stay>> WholeStays() const {
     const std::vector<int32_t> last = LastWholeUses();
-    std::vector<NumberPool> pools(WholeClasses(shape_));
-    out_.whole_of.assign(shape_.slabs, kNothing);
-    // Slabs with all instructions behind them: since the last visit that adds
-    // to gradients, and before.
-    std::vector<int32_t> latest, ended;
+    std::vector<std::vector<Stay>> stays(shape_.slabs);
+    // Slabs that need theirs no more: since the last visit that adds to
+    // gradients, and before; and those that have some.
+    std::set<int32_t> latest, ended, there;
     for (size_t index = 0; index < program_.instructions.size(); ++index) {
       const Instruction& i = program_.instructions[index];
+      const auto at = static_cast<int32_t>(index);
       if (HasGradients(i) && !latest.empty()) {
         for (const int32_t slab : ended) {
-          pools[WholeClassOf(shape_, slab)].Free(out_.whole_of[slab]);
+          stays[slab].back().end = at - 1;
+          there.erase(slab);
         }
-        ended = std::move(latest);
-        latest.clear();
+        ended = std::exchange(latest, {});
       }
       for (const int32_t slab : WholesUsed(shape_, i)) {
-        int32_t& number = out_.whole_of[slab];
-        if (number < 0) number = pools[WholeClassOf(shape_, slab)].Take();
-        if (last[slab] == static_cast<int32_t>(index)) latest.push_back(slab);
+        if (there.insert(slab).second) stays[slab].push_back({.begin = at});
+        latest.erase(slab);
+        ended.erase(slab);
+        const bool part = i.op == Op::kReduce && ReducesParts(shape_, slab);
+        if (part || last[slab] == at) latest.insert(slab);
+      }
+    }
+    return stays;
+  }
+
+  void ScanWholes() {
+    const std::vector<std::vector<Stay>> stays = WholeStays();
+    std::vector<NumberPool> pools(WholeClasses(shape_));
+    out_.whole_of.assign(shape_.slabs, kNothing);
+    std::map<int32_t, std::vector<int32_t>> begins, ends;  // by instruction
+    for (int32_t s = 0; s < shape_.slabs; ++s) {
+      for (const Stay& stay : stays[s]) {
+        begins[stay.begin].push_back(s);
+        ends[stay.end].push_back(s);
+      }
+    }
+    for (const auto& [begin, slabs] : begins) {
+      while (!ends.empty() && ends.begin()->first < begin) {
+        for (const int32_t s : ends.begin()->second) {
+          pools[WholeClassOf(shape_, s)].Free(out_.whole_of[s]);
+        }
+        ends.erase(ends.begin());
+      }
+      for (const int32_t s : slabs) {
+        NumberPool& pool = pools[WholeClassOf(shape_, s)];
+        int32_t& number = out_.whole_of[s];
+        if (number >= 0) {
+          pool.TakeAgain(number);
+        } else {
+          number = pool.Take(stays[s]);
+        }
       }
     }
     for (const NumberPool& pool : pools) out_.wholes.push_back(pool.size());

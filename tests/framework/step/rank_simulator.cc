@@ -150,12 +150,22 @@ std::string Simulation::Start(int32_t position) {
 
 std::string Simulation::StartReduce(int32_t slab, int32_t index) {
   const Planes& g = SummedAt(slab, index);
-  if (!IsComplete(slab, g) || g.gradient.reduced) {
+  const bool parts = HasParts(slab);
+  if (parts ? g.slab != slab || g.gradient.step != step_
+            : !IsComplete(slab, g)) {
     return "the gradient is not complete";
+  }
+  if (g.gradient.reduced || g.gradient.consumed) {
+    return "the gradient is already reduced";
   }
   const Planes& shard = PlanesAt(PlaneSet::kGradient, slab, index);
   if (!HasWhole(shape_, slab) || !Updates()) return "";
   if (shard.slab != slab) return "there is another slab's gradient";
+  if (Adds(a_, index)) {
+    const bool fits = parts && shard.gradient.step == step_ &&
+                      (shard.gradient.held & g.gradient.held).none();
+    return fits ? "" : "a part is added to a shard of another step";
+  }
   return shard.gradient.consumed ? ""
                                  : "a shard is overwritten before its update";
 }
@@ -333,13 +343,15 @@ std::string Simulation::StartContribution(const Instruction& i, int32_t index) {
 std::string Simulation::Add(const Instruction& i, int32_t slab, int32_t index,
                             bool written) {
   Planes& planes = SummedAt(slab, index);
-  if (HasWhole(shape_, slab) && !written) {
+  const auto& cleared = a_.cleared[index];
+  const bool clears = std::ranges::find(cleared, slab) != cleared.end();
+  if (HasWhole(shape_, slab) && (!written || clears)) {
     if (IsWholeNeeded(planes)) return "a whole gradient is still needed";
     planes = {.slab = slab};
   }
   if (planes.slab != slab) return "there is another slab's gradient";
   Gradient& g = planes.gradient;
-  if (!written) {
+  if (!written || clears) {
     if (!g.consumed && Updates()) {
       return "a gradient is overwritten before its update";
     }
@@ -374,7 +386,10 @@ void Simulation::End(int32_t position) {
       SummedAt(i.slab, index).gradient.reduced = true;
       if (HasWhole(shape_, i.slab) && !Probes()) {
         Planes& whole = SummedAt(i.slab, index);
-        PlanesAt(PlaneSet::kGradient, i.slab, index).gradient = whole.gradient;
+        Gradient& shard = PlanesAt(PlaneSet::kGradient, i.slab, index).gradient;
+        const Contributions before = shard.held;
+        shard = whole.gradient;
+        if (Adds(a_, index)) shard.held |= before;
         whole.gradient.consumed = true;
       }
       return;

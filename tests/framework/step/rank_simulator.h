@@ -116,6 +116,9 @@ class Simulation {
     return HasWhole(shape_, slab) ? planes_[layout_.Whole(shape_, a_, slab)]
                                   : PlanesAt(PlaneSet::kGradient, slab, index);
   }
+  bool HasParts(int32_t slab) const {
+    return shape_.reduces_parts && HasWhole(shape_, slab) && !Probes();
+  }
   // Whether the whole gradient there is needed by what comes.
   bool IsWholeNeeded(const Planes& planes) const;
   // Where an update works on them, or a sum reads them: at home, or there.

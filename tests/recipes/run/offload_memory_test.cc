@@ -72,7 +72,7 @@ const std::vector<Axis> kAxes = {
       {"split", "run.precision=bf16 run.master=split"}}},
     {"order", kRun, {{"micro_batch"}, {"layer", "run.order=layer"}}},
     {"ranks", kRun, {{"1 1 1"}, {"1 1 2"}, {"2 1 1"}, {"1 2 1"}}},
-    {"zero", kRun, {{"0"}, {"1"}, {"2"}}},
+    {"zero", kRun, {{"0"}, {"1"}, {"2"}, {"2 in parts"}}},
     {"recompute", kRun, {{"none"}, {"block"}}},
     {"resident", kRun, {{"unsaid"}, {"0.5", "resident=0.5"}}},
     Home("weights"),
@@ -133,7 +133,11 @@ Row RowOf(const Configuration& c) {
       row.sets.push_back(absl::StrCat(stage, "parallel.", kParallel[i], "=",
                                       std::string(1, ranks)));
     }
-    row.sets.push_back(absl::StrCat(stage, "parallel.zero=", c.at("zero")));
+    row.sets.push_back(
+        absl::StrCat(stage, "parallel.zero=", c.at("zero").substr(0, 1)));
+    if (c.at("zero") == "2 in parts") {
+      row.sets.push_back(absl::StrCat(stage, "parallel.reduce=micro_batch"));
+    }
     if (offload.empty()) continue;
     row.sets.push_back(
         absl::StrCat(stage, "offload={", absl::StrJoin(offload, ","), "}"));

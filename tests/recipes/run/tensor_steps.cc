@@ -91,7 +91,8 @@ std::ostream& operator<<(std::ostream& out, const TensorCase& of) {
              << of.context << ", data " << of.data << ", expert " << of.expert
              << " on " << of.expert_nodes << " nodes with room "
              << of.expert_room << ", pipeline " << of.pipeline
-             << (o.turns > 1 ? " x 2" : "") << ", zero " << o.zero << ", share "
+             << (o.turns > 1 ? " x 2" : "") << ", zero " << o.zero
+             << (o.reduces_micro_batches ? " in parts" : "") << ", share "
              << of.share << (o.tied ? ", tied" : "")
              << (o.recompute ? ", recompute" : "")
              << (o.remake ? "" : ", no remake") << (o.halves ? ", halves" : "")
