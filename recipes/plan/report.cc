@@ -109,6 +109,11 @@ std::string WholeText(const StagePlan& s) {
   if (s.whole.bytes >= s.whole.all) {
     text += ", which is all: zero = 1 takes less memory";
   }
+  if (s.pipeline.stages.front().program.shape.reduces_parts) {
+    text +=
+        "; each micro-batch is reduced, so sums are rounded in another "
+        "order than with zero = 0 and 1";
+  }
   return text + "\n";
 }
 

@@ -261,12 +261,14 @@ TEST(Plan, StagesAreCounted) {
 
 // Micro-batch after micro-batch, gradients are whole until the last one.
 TEST(Plan, TellsHowManyGradientsAreWhole) {
-  const auto of = [](const std::string& order, int zero) {
+  const auto of = [](const std::string& order, int zero,
+                     const std::string& reduce = "step") {
     const auto plan =
         PlanRun({.recipe = kTiny,
                  .sets = {"model.vocab=257", "model.layers=6",
                           "run.micro_batch=1", "run.order=" + order,
-                          absl::StrCat("stage.1.parallel.zero=", zero)},
+                          absl::StrCat("stage.1.parallel.zero=", zero),
+                          "stage.1.parallel.reduce=" + reduce},
                  .ranks = 2},
                 BuiltInModels());
     EXPECT_TRUE(plan.ok()) << plan.status();
@@ -278,6 +280,13 @@ TEST(Plan, TellsHowManyGradientsAreWhole) {
   EXPECT_THAT(ToText(all, false), HasSubstr(kAll));
   EXPECT_GT(all.stages[1].account.total(),
             of("micro_batch", 1).stages[1].account.total());
+  EXPECT_THAT(ToText(all, false), Not(HasSubstr("rounded")));
+  const RunPlan parts = of("micro_batch", 2, "micro_batch");
+  EXPECT_THAT(ToText(parts, false),
+              AllOf(HasSubstr("; each micro-batch is reduced, so sums are "
+                              "rounded in another order"),
+                    Not(HasSubstr(kAll))));
+  EXPECT_LT(parts.stages[1].account.total(), all.stages[1].account.total());
   const RunPlan some = of("layer", 2);
   EXPECT_THAT(ToText(some, false),
               AllOf(HasSubstr(" of whole gradients the copies hold "),
