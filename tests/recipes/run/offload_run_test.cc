@@ -106,6 +106,12 @@ const std::vector<Axis> kAxes = {
      {},
      true},
     {"zero", kNothing, {{"0"}, {"1"}, {"2"}, {"after"}}},
+    {"reduce",
+     kRun,
+     {{"step"},
+      {"micro_batch",
+       "stage.0.parallel.reduce=micro_batch "
+       "stage.1.parallel.reduce=micro_batch"}}},
     {"recompute",
      kNothing,
      {{"norm+activation"},
@@ -146,6 +152,7 @@ const std::vector<std::string> kOfOffload = {
     "update",   "activations", "rows"};
 
 const std::vector<Rule> kRules = {
+    {"reduce", {"micro_batch"}, "zero", {"2"}},
     {"ranks", {"1 1 2 1", "1 1 2 2", "2 1 2 1"}, "order", {"micro_batch"}},
     // One key or value head cannot be cut.
     {"model",
@@ -221,7 +228,7 @@ Configuration Resident(Configuration c) {
   for (const std::string& key : kOfOffload) c[key] = "unsaid";
   c["rows"] = "none";
   c["stages"] = "1";
-  c["zero"] = "0";
+  if (c.at("reduce") == "step") c["zero"] = "0";
   if (!HasPipeline(c)) c["recompute"] = "norm+activation";
   c["threads"] = "none";
   return c;
