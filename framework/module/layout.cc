@@ -194,6 +194,7 @@ void Layout::PlacePlanes() {
     const LocalSlab& local = local_slabs_[s];
     PlacementRow& row = placement_.rows[s];
     row.state.sharded = options_.zero >= 1 && local.group->size() > 1;
+    row.gradient.sharded = options_.zero >= 2 && local.group->size() > 1;
     if (!row.state.sharded || !IsWhole(local)) continue;
     // The owners of one matrix's pieces gather them along the tensor axis.
     // Experts are whole.

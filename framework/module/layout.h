@@ -104,7 +104,11 @@ class Layout {
     // belongs to stage c mod mesh.pipeline. Empty: one chunk for each stage, as
     // even as possible.
     std::vector<int> chunks;
-    int zero = 0;  // 1: optimizer state is sharded over the group
+    // 1: optimizer state is sharded over the group; 2: gradients too.
+    int zero = 0;
+    // With sharded gradients: each micro-batch's gradients are reduced, and
+    // added to the shards.
+    bool reduces_micro_batches = false;
     // Tensors that an update must see whole: their slabs have one owner.
     WholeTensors whole_tensors = WholeTensors::kNone;
     // Sequence parallelism: on each rank of the tensor axis, norms and other

@@ -209,7 +209,8 @@ absl::Status ParamStore::AllocatePlanes() {
             "parameters of ", slabs_[s].name, ": ", buffer.status().message(),
             "; weights, gradients and optimizer state need ", WantedBytes(),
             " bytes in all; share more layers (stage.share), shard the state "
-            "over more ranks (stage.parallel.zero = 1), keep some of it on the "
+            "over more ranks (stage.parallel.zero = 1, 2), keep some of it on "
+            "the "
             "host (stage.offload) or make the model smaller"));
       }
       device_->FillZero(*stream, buffer->data(), bytes);

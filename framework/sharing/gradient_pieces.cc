@@ -82,14 +82,18 @@ DType GradientPieces::type(const Field& field) const {
   return values_.type(field);
 }
 
+// A sharded gradient is with the owners of its slab.
 Descriptor GradientPieces::Has(const Field&,
                                const LogicalTensor& tensor) const {
-  return ReducedOf(store_.layout(), tensor);
+  const Layout& layout = store_.layout();
+  return layout.options().zero >= 2
+             ? OwnersOf(layout, tensor, StateExtent::kElements)
+             : ReducedOf(layout, tensor);
 }
 
-Descriptor GradientPieces::Owners(const Field&,
+Descriptor GradientPieces::Owners(const Field& field,
                                   const LogicalTensor& tensor) const {
-  return ReducedOf(store_.layout(), tensor);
+  return Has(field, tensor);
 }
 
 absl::Status GradientPieces::Read(const Field& field,

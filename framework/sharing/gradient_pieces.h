@@ -1,7 +1,8 @@
 // Reads the gradients of a few tensors of one shape to the host as doubles, one
 // piece at a time: the same elements of each, so that they can be added up
 // without device memory. A rank gets the elements of the first tensor whose sum
-// a reduction leaves on it (ReducedOf). Internal to framework/sharing.
+// a reduction leaves on it (ReducedOf), also if the gradient is elsewhere
+// because one rank owns the slab. Internal to framework/sharing.
 #pragma once
 
 #include <cstdint>

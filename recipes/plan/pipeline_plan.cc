@@ -227,6 +227,18 @@ void TimeStages(const JointPlan& joint, const std::vector<LayerPlan>& layers,
   plan.picture = DrawPipeline(time, kPictureColumns);
 }
 
+WholeGradients WholeOf(const StageRun& stage) {
+  const ParamStore& store = stage.store();
+  const StepMemory& memory = stage.executor().memory();
+  WholeGradients whole{.bytes = memory.copies - memory.first_whole};
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const auto slab = static_cast<int>(s);
+    if (!store.placement(slab).gradient.sharded) continue;
+    whole.all += AlignUp(WholeGradientBytes(store, slab));
+  }
+  return whole;
+}
+
 // For one rank of a pipeline stage.
 PipelineStagePlan Describe(ImaginedStage& imagined, const PipelineRow& row,
                            const std::vector<LayerPlan>& layers) {
@@ -235,6 +247,7 @@ PipelineStagePlan Describe(ImaginedStage& imagined, const PipelineRow& row,
                          .rank = stage.store().rank(),
                          .account = stage.account(),
                          .taken = Taken(stage.store().device().ledgers()),
+                         .whole = WholeOf(stage),
                          .program = stage.executor().program()};
   const Layout& layout = stage.store().layout();
   for (const int local : layout.LocalSlabsOf(stage.store().rank())) {

@@ -30,14 +30,21 @@ struct ExchangePlan {
   int64_t bytes = 0;  // of all of them together
 };
 
+// Of sharded gradients (ZeRO-2), on one rank.
+struct WholeGradients {
+  int64_t bytes = 0;  // of the memory for whole ones
+  int64_t all = 0;    // that whole ones of all slabs would take
+};
+
 struct PipelineStagePlan {
   PipelineRow row;
   int64_t rank = 0;       // that holds most; the rest is for it
   MemoryAccount account;  // as that rank reports it
   std::vector<MemoryLedger::Entry> taken;  // the same by name
-  Program program;                         // of one step
-  std::vector<Sent> sent;                  // by its instructions
-  std::vector<std::string> slabs;          // of the stage
+  WholeGradients whole;
+  Program program;                 // of one step
+  std::vector<Sent> sent;          // by its instructions
+  std::vector<std::string> slabs;  // of the stage
   // Groups of ranks that have the same of these slabs, each group once.
   std::vector<std::vector<int>> groups;
   // Bytes per step: activations and their gradients sent to its neighbours,

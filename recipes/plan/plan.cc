@@ -97,6 +97,7 @@ absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
     if (of.account.total() > plan.account.total()) {
       plan.account = of.account;
       plan.taken = of.taken;
+      plan.whole = of.whole;
     }
     plan.sent_bytes = std::max(plan.sent_bytes, of.sent_bytes);
     plan.reduced_bytes = std::max(plan.reduced_bytes, of.reduced_bytes);

@@ -63,6 +63,7 @@ struct StagePlan {
   MemoryAccount account;  // of the one that holds most
   // The same by purpose, with the number of allocations.
   std::vector<MemoryLedger::Entry> taken;
+  WholeGradients whole;
   // By rank, the peak at the switch into this stage (switch_memory.h); empty
   // for the first stage.
   std::vector<int64_t> switch_by_rank;

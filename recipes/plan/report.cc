@@ -101,6 +101,22 @@ std::string PeakText(const RunPlan& plan) {
   return text + ", the best measured on this machine\n";
 }
 
+std::string WholeText(const StagePlan& s) {
+  if (s.whole.all == 0) return "";
+  std::string text = absl::StrCat("  of ", FormatBytes(s.whole.all),
+                                  " of whole gradients the copies hold ",
+                                  FormatBytes(s.whole.bytes), " at a time");
+  if (s.whole.bytes >= s.whole.all) {
+    text += ", which is all: zero = 1 takes less memory";
+  }
+  if (s.pipeline.stages.front().program.shape.reduces_parts) {
+    text +=
+        "; each micro-batch is reduced, so sums are rounded in another "
+        "order than with zero = 0 and 1";
+  }
+  return text + "\n";
+}
+
 std::string StageText(const RunPlan& plan, const StagePlan& s) {
   std::string text =
       absl::StrCat("stage ", s.name, ": ",
@@ -133,6 +149,7 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
                                       entry.blocks);
                     }),
       "\n");
+  text += WholeText(s);
   text += FlopsText(plan, s);
   if (s.traced.has_value()) text += TracedText(*s.traced);
   if (s.offload.has_value()) text += OffloadText(*s.offload);
@@ -204,6 +221,9 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
   if (plan.peak_flops > 0) {
     json["least_seconds_per_step"] = plan.LeastSeconds(s.flops_per_step);
     json["least_seconds"] = plan.LeastSeconds(s.flops());
+  }
+  if (s.whole.all > 0) {
+    json["whole_gradients"] = {{"bytes", s.whole.bytes}, {"all", s.whole.all}};
   }
   if (s.traced.has_value()) json["traced"] = ToJson(*s.traced);
   if (s.offload.has_value()) json["offload"] = ToJson(*s.offload);

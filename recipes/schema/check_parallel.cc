@@ -203,6 +203,15 @@ void CheckLayers(Section& document, const Recipe& recipe, size_t i) {
   }
 }
 
+void CheckReduce(Section& document, const Recipe& recipe, size_t i) {
+  const ParallelConfig& parallel = recipe.stages[i].parallel;
+  if (parallel.reduce == GradientReduction::kStep || parallel.zero == 2) return;
+  document.Error(StageKey(i, "parallel.reduce"),
+                 absl::StrFormat("\"micro_batch\", but zero = %d keeps whole "
+                                 "gradients; use zero = 2, or reduce \"step\"",
+                                 parallel.zero));
+}
+
 // Ranks of the tensor axis update such matrices together, on their devices.
 void CheckHostUpdates(Section& document, const Recipe& recipe, size_t i) {
   const Stage& stage = recipe.stages[i];
@@ -255,6 +264,7 @@ void CompleteParallel(Section& document, Recipe& recipe) {
       document.Error(StageKey(i, objection->key), objection->message);
     }
     CheckContext(document, recipe, i);
+    CheckReduce(document, recipe, i);
     CheckHostUpdates(document, recipe, i);
     // Without a pipeline nothing is cut, whatever the other keys say.
     if (parallel.pipeline > 1 && CheckPieces(document, recipe, i)) {

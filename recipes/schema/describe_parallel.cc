@@ -36,6 +36,16 @@ std::string_view Word(ExpertDispatch dispatch) {
   return "";
 }
 
+std::string_view Word(GradientReduction reduction) {
+  switch (reduction) {
+    case GradientReduction::kStep:
+      return "step";
+    case GradientReduction::kMicroBatch:
+      return "micro_batch";
+  }
+  return "";
+}
+
 std::string_view Word(Axis axis) {
   return static_cast<int>(axis) < kMeshAxes ? ToString(axis) : "";
 }
@@ -192,10 +202,18 @@ void DescribeParallel(Section& s, ParallelConfig& parallel) {
        .min = 1,
        .max = kMaxRanks});
   s.Int("zero", &parallel.zero,
-        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks. Not "
-                "inherited from the previous stage",
+        {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks, 2 "
+                "gradients as well (run.order = \"layer\", or one micro-batch "
+                "per step, saves most). Not inherited from the previous stage",
          .min = 0,
-         .max = 1});
+         .max = 2});
+  s.Enum("reduce", &parallel.reduce, Word,
+         {.doc = "when gradients are reduced. step: once, when they are "
+                 "complete; micro_batch: after each micro-batch, into the "
+                 "shards of zero = 2, so that whole gradients of few layers "
+                 "exist at a time. That rounds sums in another order and sends "
+                 "as often as there are micro-batches. Not inherited from the "
+                 "previous stage"});
   DescribeWithin(s, parallel);
   DescribePipeline(s, parallel);
   RankOrderKey(s, &parallel.rank_order);

@@ -72,6 +72,9 @@ enum class PipelineSchedule { k1F1B, kInterleaved, kZeroBubble };
 // once to each machine.
 enum class ExpertDispatch { kAuto, kGather, kAllToAll, kDeduplicated };
 
+// When gradients are reduced: once a step, or after each micro-batch.
+enum class GradientReduction { kStep, kMicroBatch };
+
 struct ParallelConfig {
   int64_t data = 0;  // if omitted, 0 until CheckWorld sets it
   // Here and below, 0, nullopt and empty mean omitted until the recipe is
@@ -86,7 +89,8 @@ struct ParallelConfig {
   std::optional<PipelineSchedule> schedule;
   int64_t chunks = 0;
   std::vector<int64_t> layers;  // blocks by chunk; empty: cut by cost
-  int64_t zero = 0;             // ZeRO stage, 0 or 1
+  int64_t zero = 0;             // ZeRO stage, 0 to 2
+  GradientReduction reduce = GradientReduction::kStep;
   // Sequence parallelism: whether each tensor rank holds its own rows between
   // the tensor-parallel products. No effect on a single tensor rank.
   std::optional<bool> sequence;

@@ -269,29 +269,30 @@ void Engine::TellWait(const Pass& pass, int32_t index, int64_t step) {
 std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
                                     int64_t step) {
   const Instruction& at = At(pass.program.instructions, index);
-  const std::vector<bool>& written = At(pass.analysis.written, index);
+  const Writes writes = {At(pass.analysis.written, index),
+                         At(pass.analysis.cleared, index)};
   const int slab = at.slab < 0 ? -1 : SlabHere(*env_.store, at.slab);
   switch (at.op) {
     case Op::kForward:
       Forward(pass, at);
       break;
     case Op::kLoss:
-      Loss(pass, at, written);
+      Loss(pass, at, writes);
       break;
     case Op::kBackward:
-      Backward(pass, at, written);
+      Backward(pass, at, writes);
       break;
     case Op::kBackwardInput:
       BackwardInput(pass, at);
       break;
     case Op::kBackwardWeight:
-      BackwardWeight(at, written);
+      BackwardWeight(pass, at, writes);
       break;
     case Op::kSend:
     case Op::kRecv:
       return Exchange(pass, at);
     case Op::kReduce:
-      return Reduce(pass, slab);
+      return Reduce(pass, slab, Adds(pass.analysis, index));
     case Op::kSquares:
       Squares(slab);
       break;
@@ -323,7 +324,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
               InputTensor(pass, at.layer + 1, at.micro_batch));
       break;
     case Op::kProbe:
-      return Probe(pass, at, written.front());
+      return Probe(pass, at, writes.written.front());
     case Op::kSum:
       return Sum(pass);
     default:

@@ -125,6 +125,11 @@ class Engine {
 
  private:
   struct Visit;
+  // Of an instruction (Analysis).
+  struct Writes {
+    const std::vector<bool>& written;
+    const std::vector<int32_t>& cleared;
+  };
   struct Records;
 
   Engine() = default;
@@ -161,14 +166,14 @@ class Engine {
   std::unique_ptr<Pending> Do(const Pass& pass, int32_t index, int64_t step);
   static Phase PhaseOf(const Pass& pass, const Instruction& at);
   void Forward(const Pass& pass, const Instruction& at);
-  void Loss(const Pass& pass, const Instruction& at,
-            const std::vector<bool>& written);
-  void Backward(const Pass& pass, const Instruction& at,
-                const std::vector<bool>& written);
+  void Loss(const Pass& pass, const Instruction& at, const Writes& writes);
+  void Backward(const Pass& pass, const Instruction& at, const Writes& writes);
   void BackwardInput(const Pass& pass, const Instruction& at);
-  void BackwardWeight(const Instruction& at, const std::vector<bool>& written);
+  void BackwardWeight(const Pass& pass, const Instruction& at,
+                      const Writes& writes);
   std::unique_ptr<Pending> Exchange(const Pass& pass, const Instruction& at);
-  std::unique_ptr<Pending> Reduce(const Pass& pass, int slab);
+  // `adds`: the shard has the sum of other parts.
+  std::unique_ptr<Pending> Reduce(const Pass& pass, int slab, bool adds);
   // `gradient`: the slab's, at home or in a copy.
   void ClearIdentical(Stream& stream, int slab, void* gradient);
   void Squares(int slab);
@@ -188,7 +193,7 @@ class Engine {
   // Instructions that move planes of slabs (engine_planes.cc).
   void Arrive(const Pass& pass, int32_t index);
   std::unique_ptr<Pending> Evict(const Instruction& at);
-  void ClearPadding(int slab, Stream& stream);
+  void ClearPadding(int slab, void* gradient, Stream& stream);
   void Redirect(int slab, PlaneSet planes, char* copy);
   std::unique_ptr<Pending> UpdateOnHost(int slab, int64_t step);
   std::unique_ptr<Pending> UpdateLate(int slab, int64_t step);
@@ -217,6 +222,12 @@ class Engine {
   // Where a visit writes the gradients that it keeps apart, by the slabs of its
   // layer; null for slabs whose gradients it does not.
   std::vector<void*> ApartAddresses(const Pass& pass, int32_t layer) const;
+  // Where visits sum the slab's whole gradient.
+  void* WholeGradient(const Pass& pass, int slab) const;
+  // By the slabs of the visit's layer: where it puts its gradients, null for
+  // the plane. Clears the padding of those that it is the first to write.
+  std::vector<void*> GradientAddresses(const Pass& pass, const Instruction& at,
+                                       const Writes& writes);
   void* SlotAddress(const Pass& pass, int32_t layer, int32_t m) const;
   // Where the slot is stored on the host.
   void* StoredAddress(const Pass& pass, int32_t layer, int32_t m) const;

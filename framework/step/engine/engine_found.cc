@@ -115,13 +115,16 @@ std::unique_ptr<Pending> Engine::Probe(const Pass& pass, const Instruction& at,
   const std::vector<void*> kept = ApartAddresses(pass, at.layer);
   void* const apart = At(kept, which - slabs.begin());
   const int slab = SlabHere(store, at.slab);
-  void* const sum = store.at(slab, Plane::kGradient, 0);
+  void* const sum = WholeGradient(pass, slab);
   const DType dtype = store.dtype(slab, Plane::kGradient);
   const int64_t elements = store.slab(slab).elements;
   if (written) {
     env_.accumulate(*env_.device, *compute_stream_, dtype, sum, apart,
                     elements);
   } else {
+    if (store.placement(slab).gradient.sharded) {
+      ClearPadding(slab, sum, *compute_stream_);
+    }
     env_.device->Copy(*compute_stream_, sum, apart, elements * SizeOf(dtype));
   }
   double& found = At(found_.apart, at.slab);
@@ -178,7 +181,7 @@ std::vector<double> Engine::FoundAgreements(const Pass& pass) {
     double together = 0;
     if (CountsTogether(pass, s)) {
       const int slab = SlabHere(store, s);
-      together = SumSquaresOf(slab, store.at(slab, Plane::kGradient, 0),
+      together = SumSquaresOf(slab, WholeGradient(pass, slab),
                               store.slab(slab).elements);
     }
     found.push_back(together);

@@ -36,13 +36,13 @@ void Engine::Redirect(int slab, PlaneSet planes, char* copy) {
   }
 }
 
-// Padding of a gradient must be zero, but the copy may have been another
-// slab's.
-void Engine::ClearPadding(int slab, Stream& stream) {
+// Padding of a whole gradient must be zero, but the memory may have been
+// another slab's.
+void Engine::ClearPadding(int slab, void* gradient, Stream& stream) {
   const ParamStore& store = *env_.store;
   const int64_t width = SizeOf(store.dtype(slab, Plane::kGradient));
-  char* const copy = static_cast<char*>(store.now(slab, Plane::kGradient));
-  const int64_t bytes = store.bytes(slab, Plane::kGradient);
+  char* const copy = static_cast<char*>(gradient);
+  const int64_t bytes = WholeGradientBytes(store, slab);
   int64_t written = 0;
   const auto clear = [&](int64_t end) {
     if (end <= written) return;
@@ -67,7 +67,11 @@ void Engine::Arrive(const Pass& pass, int32_t index) {
                memory_.FetchedOffset(static_cast<size_t>(copy_class)) +
                number * At(memory_.fetched, copy_class).bytes)));
   Stream& stream = StreamOf(at.lane);
-  if (at.op == Op::kTake) return ClearPadding(slab, stream);
+  if (at.op == Op::kTake) {
+    // A reduction writes all of a shard.
+    if (store.placement(slab).gradient.sharded) return;
+    return ClearPadding(slab, store.now(slab, Plane::kGradient), stream);
+  }
   for (const Plane plane : PlanesOf(store, planes)) {
     env_.device->CopyFromHost(stream, store.now(slab, plane),
                               store.home(slab, plane),

@@ -9,29 +9,51 @@
 
 namespace delink {
 
-std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab) {
+std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab, bool adds) {
   const ParamStore& store = *env_.store;
   if (GroupSize(store, slab) == 1) return nullptr;
   const bool probe = pass.program.kind == PassKind::kProbe;
   StreamCommunicator& group =
       probe ? groups_->OfMicroBatch(slab) : groups_->Of(slab);
   const int64_t count = store.slab(slab).ShardElements(group.size());
-  ClearIdentical(*network_stream_, slab, store.at(slab, Plane::kGradient, 0));
   const DType dtype = store.dtype(slab, Plane::kGradient);
-  void* const whole = store.at(slab, Plane::kGradient, 0);
+  void* const whole = WholeGradient(pass, slab);
+  ClearIdentical(*network_stream_, slab, whole);
   // A probe needs the whole gradient, as does a rank that updates whole slabs.
   const PlacementRow& row = store.placement(slab);
+  const bool sharded = row.gradient.sharded && !probe;
+  void* const plane = store.now(slab, Plane::kGradient);
   const bool gathers = probe || !row.state.sharded || row.owner != kNoOwner;
   const int64_t bytes = count * SizeOf(dtype);
   void* const own = static_cast<char*>(whole) + group.rank() * bytes;
   void* const staging = copies_.at(probe ? memory_.staging : 0);
+  const auto keep = [=, this](const void* sum, int64_t n) {
+    if (!adds) {
+      env_.device->Copy(*network_stream_, plane, sum, n * SizeOf(dtype));
+      return;
+    }
+    env_.accumulate(*env_.device, *network_stream_, dtype, plane, sum, n);
+  };
+  const bool in_shards = sharded && row.owner == kNoOwner;
+  if (in_shards && !adds) {
+    return group.ReduceScatter(whole, plane, count, dtype, ReduceOp::kSum);
+  }
   return Chain(
       group.ReduceScatter(whole, staging, count, dtype, ReduceOp::kSum),
       {[=, this, &group]() -> std::unique_ptr<Pending> {
-        env_.device->Copy(*network_stream_, own, staging, bytes);
-        if (!gathers) return nullptr;
-        return group.AllGather(whole, count, dtype);
-      }});
+         if (in_shards) {
+           keep(staging, count);
+           return nullptr;
+         }
+         env_.device->Copy(*network_stream_, own, staging, bytes);
+         if (!gathers) return nullptr;
+         return group.AllGather(whole, count, dtype);
+       },
+       [=, &store]() -> std::unique_ptr<Pending> {
+         const bool owns = sharded && row.owner == store.rank();
+         if (owns) keep(whole, store.slab(slab).elements);
+         return nullptr;
+       }});
 }
 
 // If all places along the tensor axis have the same gradient, only one counts.

@@ -1,5 +1,7 @@
 // The engine's visits (one layer on one micro-batch) and the transfers between
 // stages.
+#include <algorithm>
+
 #include "framework/base/at.h"
 #include "framework/step/engine/engine_state.h"
 #include "framework/step/proof/visit_meetings.h"
@@ -84,6 +86,44 @@ std::vector<void*> Engine::ApartAddresses(const Pass& pass,
   return addresses;
 }
 
+void* Engine::WholeGradient(const Pass& pass, int slab) const {
+  const ParamStore& store = *env_.store;
+  const int32_t of = store.local(slab).program_slab;
+  const int32_t whole_class = WholeClassOf(pass.program.shape, of);
+  if (whole_class < 0) return store.at(slab, Plane::kGradient, 0);
+  return copies_.at(memory_.WholeOffset(static_cast<size_t>(whole_class)) +
+                    At(pass.analysis.whole_of, of) *
+                        At(memory_.wholes, whole_class).bytes);
+}
+
+std::vector<void*> Engine::GradientAddresses(const Pass& pass,
+                                             const Instruction& at,
+                                             const Writes& writes) {
+  const auto& [written, cleared] = writes;
+  std::vector<void*> addresses;
+  if ((at.flags & kApart) != 0) {
+    addresses = ApartAddresses(pass, at.layer);
+    // Padding between parameters must be zero.
+    env_.device->FillZero(
+        *compute_stream_, copies_.data(),
+        PlaceApart(*env_.store, pass.program.shape, at.layer).bytes);
+  }
+  const std::vector<int32_t>& slabs =
+      At(pass.program.shape.slabs_of_layer, at.layer);
+  addresses.resize(slabs.size());
+  for (size_t k = 0; k < slabs.size(); ++k) {
+    if (addresses[k] != nullptr) continue;
+    if (WholeClassOf(pass.program.shape, slabs[k]) < 0) continue;
+    const int slab = SlabHere(*env_.store, slabs[k]);
+    addresses[k] = WholeGradient(pass, slab);
+    if (!written[k]) ClearPadding(slab, addresses[k], *compute_stream_);
+    if (std::ranges::find(cleared, slabs[k]) == cleared.end()) continue;
+    env_.device->FillZero(*compute_stream_, addresses[k],
+                          WholeGradientBytes(*env_.store, slab));
+  }
+  return addresses;
+}
+
 // Of its forward.
 Phase Engine::PhaseOf(const Pass& pass, const Instruction& at) {
   return PhasesOf(pass.program.kind, at).front();
@@ -108,10 +148,13 @@ void Engine::Forward(const Pass& pass, const Instruction& at) {
 }
 
 void Engine::Loss(const Pass& pass, const Instruction& at,
-                  const std::vector<bool>& written) {
+                  const Writes& writes) {
   Visit& visit = *At(visits_.back(), at.micro_batch);
   const bool backward = (at.flags & kForwardOnly) == 0;
-  binder_->Bind(LayerAt(at.layer), backward ? &written : nullptr);
+  std::vector<void*> gradients;
+  if (backward) gradients = GradientAddresses(pass, at, writes);
+  binder_->Bind(LayerAt(at.layer), backward ? &writes.written : nullptr,
+                backward ? &gradients : nullptr);
   visit.memory.Bind({.slot = workspace_.data(),
                      .workspace = workspace_.at(memory_.scratch_slot)});
   visit.tape.BeginForward(PhaseOf(pass, at), InputsOf(pass, at));
@@ -125,17 +168,10 @@ void Engine::Loss(const Pass& pass, const Instruction& at,
 }
 
 void Engine::Backward(const Pass& pass, const Instruction& at,
-                      const std::vector<bool>& written) {
+                      const Writes& writes) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
-  std::vector<void*> apart;
-  if ((at.flags & kApart) != 0) {
-    apart = ApartAddresses(pass, at.layer);
-    // Padding between parameters must be zero.
-    env_.device->FillZero(
-        *compute_stream_, copies_.data(),
-        PlaceApart(*env_.store, pass.program.shape, at.layer).bytes);
-  }
-  binder_->Bind(LayerAt(at.layer), &written, apart.empty() ? nullptr : &apart);
+  const std::vector<void*> gradients = GradientAddresses(pass, at, writes);
+  binder_->Bind(LayerAt(at.layer), &writes.written, &gradients);
   char* const saved = static_cast<char*>(SavedRegion(pass, at));
   // Under recompute the output is placed behind what is saved. Nobody needs it:
   // it is the next layer's input, which has been used.
@@ -180,10 +216,11 @@ void Engine::BackwardInput(const Pass& pass, const Instruction& at) {
   visit.tape.RunBackwardInput(visit.y, boundary, visit.x, boundary);
 }
 
-void Engine::BackwardWeight(const Instruction& at,
-                            const std::vector<bool>& written) {
+void Engine::BackwardWeight(const Pass& pass, const Instruction& at,
+                            const Writes& writes) {
   Visit& visit = *At(At(visits_, at.layer), at.micro_batch);
-  binder_->Bind(LayerAt(at.layer), &written);
+  const std::vector<void*> gradients = GradientAddresses(pass, at, writes);
+  binder_->Bind(LayerAt(at.layer), &writes.written, &gradients);
   visit.memory.Bind({.workspace = workspace_.at(memory_.scratch_slot)});
   visit.tape.RunBackwardWeight();
   binder_->FinishGradients(LayerAt(at.layer), *compute_stream_);

@@ -1,7 +1,9 @@
 #include "framework/step/plan/assemble.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "framework/base/check.h"
 #include "framework/step/program/shape_table.h"
@@ -133,6 +135,25 @@ class Assembler {
     return table_.StagesWith(slab) > 1;
   }
 
+  // By visit: slabs of which it completes a micro-batch's part, but not all.
+  std::vector<std::vector<int32_t>> FindParts(
+      const std::vector<Instruction>& visits) const {
+    std::vector<std::vector<int32_t>> parts(visits.size());
+    if (!shape_.reduces_parts) return parts;
+    std::set<std::pair<int32_t, int32_t>> seen;  // slab, micro-batch: later
+    std::set<int32_t> later;                     // slabs
+    for (size_t i = visits.size(); i-- > 0;) {
+      if (!HasGradients(visits[i])) continue;
+      for (const int32_t slab : shape_.slabs_of_layer[visits[i].layer]) {
+        const bool ends = seen.emplace(slab, visits[i].micro_batch).second;
+        const bool last = later.insert(slab).second;
+        if (last || !ends || IsOfSeveralStages(slab)) continue;
+        if (ReducesParts(shape_, slab)) parts[i].push_back(slab);
+      }
+    }
+    return parts;
+  }
+
   void AddReductions() {
     std::vector<Instruction> visits = std::move(program_.instructions);
     program_.instructions.clear();
@@ -143,6 +164,7 @@ class Assembler {
         last_contribution[slab] = static_cast<int32_t>(i);
       }
     }
+    const std::vector<std::vector<int32_t>> parts = FindParts(visits);
     // Slabs whose kSquares waits: until the next is complete, or for the end.
     std::vector<int32_t> leaving, late;
     const auto reduce = [&](int32_t slab) {
@@ -159,6 +181,9 @@ class Assembler {
       for (const int32_t slab : shape_.slabs_of_layer[visits[i].layer]) {
         const bool last = last_contribution[slab] == static_cast<int32_t>(i);
         if (last && !IsOfSeveralStages(slab)) complete.push_back(slab);
+      }
+      for (const int32_t slab : parts[i]) {
+        Add({.op = Op::kReduce, .slab = slab});
       }
       if (!complete.empty()) AddSquares(&leaving);
       for (const int32_t slab : complete) reduce(slab);

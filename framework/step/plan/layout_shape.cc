@@ -101,6 +101,25 @@ void AddCopies(const Layout& layout, int32_t ahead, bool late,
   }
 }
 
+void AddWholes(const Layout& layout, ProgramShape* shape) {
+  // By size, cut and exactness.
+  std::map<std::tuple<int64_t, AxisCut, bool>, int32_t> classes;
+  for (int32_t s = 0; s < shape->slabs; ++s) {
+    const ProgramSlab& slab = At(layout.program_slabs(), s);
+    shape->whole_class.push_back(-1);
+    if (!At(layout.placement().rows, slab.first).gradient.sharded) continue;
+    const auto next = static_cast<int32_t>(classes.size());
+    const auto at = classes.try_emplace(
+        {At(layout.slabs(), slab.logical).elements, slab.cut,
+         At(layout.local_slabs(), slab.first).slab.exact},
+        next);
+    shape->whole_class.back() = at.first->second;
+  }
+  if (classes.empty()) shape->whole_class.clear();
+  shape->reduces_parts =
+      !classes.empty() && layout.options().reduces_micro_batches;
+}
+
 }  // namespace
 
 ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches, int32_t ahead,
@@ -132,6 +151,7 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches, int32_t ahead,
     if (VisitsTogether(shape)) shape.slab_cuts.push_back(slab.cut);
   }
   AddCopies(layout, ahead, late, &shape);
+  AddWholes(layout, &shape);
   return shape;
 }
 

@@ -16,8 +16,9 @@ namespace delink {
 // cut in the same way. If the planes also have a resident copy, each
 // slab has its own. Otherwise there are as many copies as a layer or an update
 // works on at a time and, if there are more such slabs, up to `ahead` more for
-// prefetch and eviction. If updates may be `late`, weights without a resident
-// copy have separate copies for updates.
+// prefetch and eviction. Whole gradients of slabs whose gradient is sharded are
+// of one class in the same way. If updates may be `late`, weights without a
+// resident copy have separate copies for updates.
 ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches,
                      int32_t ahead = 1, bool late = false);
 

@@ -51,14 +51,31 @@ int64_t ShardBytes(const ParamStore& store, int slab, int ranks) {
          SizeOf(store.dtype(slab, Plane::kGradient));
 }
 
-int64_t LargestShard(const ParamStore& store) {
+int64_t LargestShard(const ParamStore& store, bool parts) {
   int64_t bytes = 0;
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const auto slab = static_cast<int>(s);
     const int ranks = GroupSize(store, slab);
+    // The shard of a sharded gradient needs no staging, unless it is added.
+    const PlacementRow& row = store.placement(slab);
+    if (row.gradient.sharded && row.owner == kNoOwner && !parts) continue;
     if (ranks > 1) Grow(&bytes, ShardBytes(store, slab, ranks));
   }
   return bytes;
+}
+
+// Whether some kReduce adds to a shard.
+bool ReducesAgain(const Passes& passes) {
+  for (const auto& [kind, pass] : passes) {
+    const std::vector<Instruction>& list = pass.program.instructions;
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].op == Op::kReduce &&
+          Adds(pass.analysis, static_cast<int64_t>(i))) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 // The same for a probe's reductions, over the ranks of one micro-batch.
@@ -147,6 +164,24 @@ std::vector<StepMemory::SlotPool> SizeFetched(const ParamStore& store,
     }
   }
   return pools;
+}
+
+// By class of whole gradients: as large as its largest slab on this rank.
+void SizeWholes(const ParamStore& store, const Passes& passes, StepMemory* m) {
+  const Program& any = passes.begin()->second.program;
+  m->wholes.resize(static_cast<size_t>(WholeClasses(any.shape)));
+  const ShapeTable table(any.shape);
+  for (int32_t s = 0; s < any.shape.slabs; ++s) {
+    const int32_t whole_class = WholeClassOf(any.shape, s);
+    if (whole_class < 0 || !table.IsHere(any.stage, s)) continue;
+    Grow(&At(m->wholes, whole_class).bytes,
+         AlignUp(WholeGradientBytes(store, SlabHere(store, s))));
+  }
+  for (const auto& [kind, pass] : passes) {
+    for (size_t c = 0; c < m->wholes.size(); ++c) {
+      Grow(&m->wholes[c].slots, pass.analysis.wholes[c]);
+    }
+  }
 }
 
 // The sums that the norm exchanges, and those that move biases.
@@ -250,8 +285,11 @@ StepMemory SizeStep(const ParamStore& store,
   // A probe's reductions begin while it keeps other gradients apart.
   m.staging = apart;
   m.probe_staging = apart + AlignUp(with_apart);
-  m.copies = std::max(AlignUp(LargestShard(store)),
+  m.copies = std::max(AlignUp(LargestShard(store, ReducesAgain(passes))),
                       m.probe_staging + AlignUp(of_visits));
+  SizeWholes(store, passes, &m);
+  m.first_whole = m.copies;
+  m.copies = m.WholeOffset(m.wholes.size());
   // Squares of gradients kept apart are summed in the visits' workspace.
   if (apart > 0) Grow(&m.workspace, LargestSums(store) - m.scratch_slot);
   m.records = RecordBytes(m);
@@ -281,10 +319,14 @@ ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
     }
     // As much as the slab's own gradient.
     places.offsets.push_back(places.bytes);
-    places.bytes +=
-        AlignUp(store.bytes(SlabHere(store, slab), Plane::kGradient));
+    places.bytes += AlignUp(WholeGradientBytes(store, SlabHere(store, slab)));
   }
   return places;
+}
+
+int64_t WholeGradientBytes(const ParamStore& store, int slab) {
+  const int ranks = GroupSize(store, slab);
+  return ShardBytes(store, slab, ranks) * ranks;
 }
 
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {

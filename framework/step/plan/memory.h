@@ -28,7 +28,8 @@ struct MemoryAccount {
                            // what it holds between its halves
   int64_t boundaries = 0;  // gradients between layers
   int64_t workspace = 0;
-  int64_t copies = 0;   // staging of reductions; gradients kept apart
+  int64_t copies = 0;   // staging of reductions; gradients kept apart; whole
+                        // gradients, if gradients are sharded
   int64_t fetched = 0;  // copies of host-resident planes
   int64_t records = 0;
   int64_t overhead = 0;  // of the device itself (Device::overhead)
@@ -84,9 +85,11 @@ struct StepMemory {
   int64_t workspace = 0;  // without scratch_slot
   int64_t copies = 0;
   int64_t staging = 0;        // where in `copies` a probe's kReduce is staged
-  int64_t probe_staging = 0;  // and its kProbe
-  int64_t sums = 0;           // doubles that the norm exchanges
-  int64_t layer_sums = 0;     // of them, the last: of all layers (LayerPlan)
+  int64_t probe_staging = 0;  // its kProbe
+  int64_t first_whole = 0;    // and whole gradients
+  std::vector<SlotPool> wholes;  // as Analysis::wholes
+  int64_t sums = 0;              // doubles that the norm exchanges
+  int64_t layer_sums = 0;        // of them, the last: of all layers (LayerPlan)
   // By place: where a layer's sums begin among those of all layers. By slab
   // with a bias (framework/optim/balance.h): the same of each of its layers.
   std::vector<int64_t> first_sums;
@@ -108,6 +111,9 @@ struct StepMemory {
     return SlotPool::BytesOf(stored, slot_class);
   }
   int64_t stored_bytes() const { return StoredOffset(stored.size()); }
+  int64_t WholeOffset(size_t whole_class) const {
+    return first_whole + SlotPool::BytesOf(wholes, whole_class);
+  }
   int64_t FetchedOffset(size_t copy_class) const {
     return SlotPool::BytesOf(fetched, copy_class);
   }
@@ -148,6 +154,9 @@ inline int SlabHere(const ParamStore& store, int32_t slab) {
 inline int GroupSize(const ParamStore& store, int slab) {
   return static_cast<int>(store.local(slab).group->size());
 }
+
+// Bytes of a slab's gradient on one rank, if it were not sharded.
+int64_t WholeGradientBytes(const ParamStore& store, int slab);
 
 // The account of the store's planes and the memory that is planned.
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory);

@@ -51,6 +51,9 @@ Effects EffectsOnPlanes(const ProgramShape& shape, const Instruction& at) {
         .push_back(home ? HomeOf(use.planes, use.slab)
                         : CopyOf(use.planes, use.slab));
   }
+  for (const int32_t slab : WholesUsed(shape, at)) {
+    effects.writes.push_back({ResourceKind::kWhole, slab});
+  }
   return effects;
 }
 
@@ -141,6 +144,10 @@ class HazardScan {
       copy_base_.push_back(next);
       next += copies;
     }
+    for (const int32_t wholes : out_.wholes) {
+      whole_base_.push_back(next);
+      next += wholes;
+    }
     where_base_ = next;
     if (!shape.copies.empty()) next += kPlaneSets * shape.slabs;
     copy_at_.fill(std::vector<int32_t>(shape.slabs, kNone));
@@ -198,6 +205,11 @@ class HazardScan {
         return shape.slabs + r.index;
       case ResourceKind::kState:
         return 2 * shape.slabs + r.index;
+      case ResourceKind::kWhole:
+        // No instruction of an evaluation writes it.
+        if (out_.whole_of[r.index] < 0) return shape.slabs + r.index;
+        return whole_base_[WholeClassOf(shape, r.index)] +
+               out_.whole_of[r.index];
       case ResourceKind::kSquares:
         return 3 * shape.slabs + r.index;
       case ResourceKind::kSlot:
@@ -310,7 +322,7 @@ class HazardScan {
   const int32_t count_;
   Analysis& out_;
   std::vector<int32_t> pool_base_, held_base_, stored_base_;
-  std::vector<int32_t> copy_base_;  // by class
+  std::vector<int32_t> copy_base_, whole_base_;  // by class
   // By set of planes and slab: the one taken last.
   std::array<std::vector<int32_t>, kPlaneSets> copy_at_;
   int32_t where_base_ = 0, boundary_base_ = 0;
@@ -321,7 +333,9 @@ class HazardScan {
 };
 
 void FindFirstWrites(const Program& program, Analysis* analysis) {
-  std::vector<bool> holds(program.shape.slabs, false);
+  std::vector<bool> holds(program.shape.slabs, false), reduced = holds,
+                                                       empty = holds;
+  analysis->cleared.resize(program.instructions.size());
   analysis->written.resize(program.instructions.size());
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& at = program.instructions[i];
@@ -330,6 +344,10 @@ void FindFirstWrites(const Program& program, Analysis* analysis) {
       holds[slab] = true;
     };
     if (at.op == Op::kProbe) write(at.slab);
+    if (at.op == Op::kReduce && ReducesParts(program.shape, at.slab)) {
+      analysis->written[i].push_back(reduced[at.slab]);
+      reduced[at.slab] = empty[at.slab] = true;
+    }
     if (!HasGradients(at)) continue;
     for (const int32_t slab : program.shape.slabs_of_layer[at.layer]) {
       if (IsApart(program.shape, at, slab)) {
@@ -337,6 +355,9 @@ void FindFirstWrites(const Program& program, Analysis* analysis) {
       } else {
         write(slab);
       }
+      if (!empty[slab]) continue;
+      analysis->cleared[i].push_back(slab);
+      empty[slab] = false;
     }
   }
 }
@@ -348,8 +369,10 @@ std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
   std::vector<PlaneUse> uses;
   const int32_t slab = instruction.slab;
   switch (instruction.op) {
-    case Op::kReduce:
     case Op::kProbe:
+      if (WholeClassOf(shape, slab) >= 0) return {};
+      return {{PlaneSet::kGradient, slab, true}};
+    case Op::kReduce:
       return {{PlaneSet::kGradient, slab, true}};
     case Op::kSquares:
       return {{PlaneSet::kGradient, slab}};
@@ -369,10 +392,25 @@ std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
   for (const int32_t s : slabs) uses.push_back({PlaneSet::kWeight, s});
   if (!HasGradients(instruction)) return uses;
   for (const int32_t s : slabs) {
-    if (IsApart(shape, instruction, s)) continue;
+    if (IsApart(shape, instruction, s) || WholeClassOf(shape, s) >= 0) continue;
     uses.push_back({PlaneSet::kGradient, s, true});
   }
   return uses;
+}
+
+std::vector<int32_t> WholesUsed(const ProgramShape& shape,
+                                const Instruction& instruction) {
+  std::vector<int32_t> slabs;
+  if (shape.whole_class.empty()) return slabs;
+  if (instruction.op == Op::kReduce || instruction.op == Op::kProbe) {
+    slabs = {instruction.slab};
+  } else if (HasGradients(instruction)) {
+    slabs = shape.slabs_of_layer[instruction.layer];
+  }
+  std::erase_if(slabs, [&](int32_t s) {
+    return WholeClassOf(shape, s) < 0 || IsApart(shape, instruction, s);
+  });
+  return slabs;
 }
 
 Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
@@ -442,7 +480,10 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
     case Op::kSum:
       effects.reads = {{ResourceKind::kLoss}};
       for (int32_t s = 0; s < shape.slabs; ++s) {
-        effects.reads.push_back({ResourceKind::kGradient, s});
+        effects.reads.push_back({WholeClassOf(shape, s) < 0
+                                     ? ResourceKind::kGradient
+                                     : ResourceKind::kWhole,
+                                 s});
       }
       effects.writes = {{ResourceKind::kFound}};
       return effects;

@@ -15,6 +15,7 @@ enum class ResourceKind : uint8_t {
   kWeight,        // index: slab
   kGradient,      // index: slab
   kState,         // index: slab; master and moments
+  kWhole,         // index: slab; the whole gradient, if it is sharded
   kWeightCopy,    // index: slab; the copy that is there
   kGradientCopy,  // index: slab
   kStateCopy,     // index: slab
@@ -58,9 +59,15 @@ struct PlaneUse {
 // A visit uses the weights of shape.slabs_of_layer[layer], then the gradients
 // that it adds to. kReduce, kProbe and kSquares use the gradient. A kUpdate on
 // the device uses gradient, weights and state; the kGather behind it uses the
-// weights.
+// weights. If the gradient is sharded, visits and kProbe use the whole one
+// instead (WholesUsed).
 std::vector<PlaneUse> PlanesUsed(const ProgramShape& shape,
                                  const Instruction& instruction);
+
+// Slabs with sharded gradients whose whole gradient an instruction writes: a
+// visit adds to it, a kProbe too, a kReduce sums it over the ranks.
+std::vector<int32_t> WholesUsed(const ProgramShape& shape,
+                                const Instruction& instruction);
 
 // What an instruction touches.
 Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction);
@@ -81,8 +88,14 @@ struct Analysis {
   // By instruction, for those that HasGradients: for each of
   // shape.slabs_of_layer[layer], whether the gradient already has contributions
   // of this step (never, if it is kept apart). For kProbe: the same of its
-  // slab. Empty for others.
+  // slab. For kReduce of a slab with ReducesParts: whether the shard already
+  // has the sum of other parts of this step. Empty for others.
   std::vector<std::vector<bool>> written;
+  // By instruction, for those that HasGradients: slabs of which other parts
+  // were reduced in this step (ReducesParts). Their whole gradients are zeroed
+  // first. They have contributions, as the other slabs of the layer do: ops
+  // write all gradients of a parameter alike.
+  std::vector<std::vector<int32_t>> cleared;
   // slot_of[layer][micro_batch]: a number in [0, slots[pool_of[layer]]). A slot
   // is taken when its input boundary is written. It is free after the visit's
   // backward or second half (or its loss, or its forward if the program has no
@@ -104,6 +117,14 @@ struct Analysis {
   // (-1: at home). kFetch and kTake take the copy that has been free for
   // longest; it is free after kRelease.
   std::vector<std::vector<int32_t>> copies_of;
+  // whole_of[slab]: a number in [0, wholes[WholeClassOf(slab)]), the memory of
+  // its whole gradient from the first instruction that writes it to the last
+  // that needs it; if parts are reduced, from part to part the same, which is
+  // others' in between. -1: none, or no instruction. Memory that a kReduce
+  // leaves is free only after the next slabs' visits have begun, so that these
+  // need not wait for the exchange (slot_scan.h).
+  std::vector<int32_t> whole_of;
+  std::vector<int32_t> wholes;  // by class
   // held_of[layer][micro_batch]: a number in [0, held[SlotClassOf(layer)]), the
   // place of what is kept from the first half of the visit's backward to the
   // second; -1: it is not in halves.
@@ -116,6 +137,13 @@ struct Analysis {
   std::vector<std::vector<int32_t>> boundary_of;
   int32_t boundaries = 0;
 };
+
+// Whether a kReduce adds to what the shard has.
+inline bool Adds(const Analysis& analysis, int64_t reduction) {
+  const std::vector<bool>& written =
+      analysis.written[static_cast<size_t>(reduction)];
+  return !written.empty() && written.front();
+}
 
 // The program must be one that the validator passes. O(instructions).
 Analysis AnalyzeProgram(const Program& program);

@@ -238,6 +238,22 @@ int32_t CopyClassOf(const ProgramShape& shape, PlaneSet planes, int32_t slab) {
   return classes.empty() ? -1 : classes[slab];
 }
 
+int32_t WholeClassOf(const ProgramShape& shape, int32_t slab) {
+  return shape.whole_class.empty() ? -1 : shape.whole_class[slab];
+}
+
+int32_t WholeClasses(const ProgramShape& shape) {
+  int32_t classes = 0;
+  for (const int32_t one : shape.whole_class) {
+    classes = std::max(classes, one + 1);
+  }
+  return classes;
+}
+
+bool ReducesParts(const ProgramShape& shape, int32_t slab) {
+  return shape.reduces_parts && WholeClassOf(shape, slab) >= 0;
+}
+
 PlaneSet UpdatedSet(const ProgramShape& shape, int32_t slab) {
   return CopyClassOf(shape, PlaneSet::kUpdated, slab) < 0 ? PlaneSet::kWeight
                                                           : PlaneSet::kUpdated;

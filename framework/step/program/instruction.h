@@ -155,6 +155,14 @@ struct ProgramShape {
   // works on them at home. An empty set: all -1.
   std::array<std::vector<int32_t>, kPlaneSets> copy_class;
   std::vector<int32_t> copies;  // by class: how many there is room for
+  // By slab whose gradient is sharded: the class of the memory in which visits
+  // sum the whole gradient, from the first write of a step to the kReduce that
+  // leaves this rank's shard in the gradient. -1: they sum it in the gradient.
+  // Empty: all -1.
+  std::vector<int32_t> whole_class;
+  // Whether a slab with whole gradients may be reduced several times in a step.
+  // Each kReduce then adds what visits have summed since the last one.
+  bool reduces_parts = false;
   // By slab: the host updates it in host memory, while the device has no copy
   // of it. Empty: none.
   std::vector<bool> host_updates;
@@ -191,6 +199,10 @@ int32_t StageOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClassOf(const ProgramShape& shape, int32_t layer);
 int32_t SlotClasses(const ProgramShape& shape);  // how many
 int32_t CopyClassOf(const ProgramShape& shape, PlaneSet planes, int32_t slab);
+int32_t WholeClassOf(const ProgramShape& shape, int32_t slab);
+int32_t WholeClasses(const ProgramShape& shape);  // how many
+// Whether the slab's gradient may be reduced in parts.
+bool ReducesParts(const ProgramShape& shape, int32_t slab);
 // The set of weights that an update on the device writes.
 PlaneSet UpdatedSet(const ProgramShape& shape, int32_t slab);
 // Whether an update on the device needs copies of host-resident planes.

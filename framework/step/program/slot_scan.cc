@@ -9,6 +9,7 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "framework/base/check.h"
@@ -91,6 +92,7 @@ class SlotScan {
 
   void Run() {
     if (!shape_.copies.empty()) ScanCopies();
+    if (!shape_.whole_class.empty()) ScanWholes();
     FindStays();
     for (const Instruction& i : program_.instructions) {
       if (i.op == Op::kForward) Forward(i.layer, i.micro_batch);
@@ -142,6 +144,83 @@ class SlotScan {
       of.push_back(number);
       if (i.op == Op::kRelease) numbers.push_back(number);
     }
+  }
+
+  // By slab: the last instruction that needs its whole gradient.
+  std::vector<int32_t> LastWholeUses() const {
+    std::vector<int32_t> last(shape_.slabs, kNothing);
+    const std::vector<int32_t> sharers = SharersOf(shape_);
+    for (size_t index = 0; index < program_.instructions.size(); ++index) {
+      const Instruction& i = program_.instructions[index];
+      for (const int32_t slab : WholesUsed(shape_, i)) {
+        last[slab] = static_cast<int32_t>(index);
+      }
+      for (int32_t s = 0; s < shape_.slabs && i.op == Op::kSum; ++s) {
+        if (sharers[s] > 1 && last[s] >= 0) {
+          last[s] = static_cast<int32_t>(index);
+        }
+      }
+    }
+    return last;
+  }
+
+  // By slab: when it has memory for its whole gradient.
+  std::vector<std::vector<Stay>> WholeStays() const {
+    const std::vector<int32_t> last = LastWholeUses();
+    std::vector<std::vector<Stay>> stays(shape_.slabs);
+    // Slabs that need theirs no more: since the last visit that adds to
+    // gradients, and before; and those that have some.
+    std::set<int32_t> latest, ended, there;
+    for (size_t index = 0; index < program_.instructions.size(); ++index) {
+      const Instruction& i = program_.instructions[index];
+      const auto at = static_cast<int32_t>(index);
+      if (HasGradients(i) && !latest.empty()) {
+        for (const int32_t slab : ended) {
+          stays[slab].back().end = at - 1;
+          there.erase(slab);
+        }
+        ended = std::exchange(latest, {});
+      }
+      for (const int32_t slab : WholesUsed(shape_, i)) {
+        if (there.insert(slab).second) stays[slab].push_back({.begin = at});
+        latest.erase(slab);
+        ended.erase(slab);
+        const bool part = i.op == Op::kReduce && ReducesParts(shape_, slab);
+        if (part || last[slab] == at) latest.insert(slab);
+      }
+    }
+    return stays;
+  }
+
+  void ScanWholes() {
+    const std::vector<std::vector<Stay>> stays = WholeStays();
+    std::vector<NumberPool> pools(WholeClasses(shape_));
+    out_.whole_of.assign(shape_.slabs, kNothing);
+    std::map<int32_t, std::vector<int32_t>> begins, ends;  // by instruction
+    for (int32_t s = 0; s < shape_.slabs; ++s) {
+      for (const Stay& stay : stays[s]) {
+        begins[stay.begin].push_back(s);
+        ends[stay.end].push_back(s);
+      }
+    }
+    for (const auto& [begin, slabs] : begins) {
+      while (!ends.empty() && ends.begin()->first < begin) {
+        for (const int32_t s : ends.begin()->second) {
+          pools[WholeClassOf(shape_, s)].Free(out_.whole_of[s]);
+        }
+        ends.erase(ends.begin());
+      }
+      for (const int32_t s : slabs) {
+        NumberPool& pool = pools[WholeClassOf(shape_, s)];
+        int32_t& number = out_.whole_of[s];
+        if (number >= 0) {
+          pool.TakeAgain(number);
+        } else {
+          number = pool.Take(stays[s]);
+        }
+      }
+    }
+    for (const NumberPool& pool : pools) out_.wholes.push_back(pool.size());
   }
 
   // If slots are stored: between which instructions each is on the device.

@@ -41,6 +41,11 @@ void Describe(const Program& program, std::string* text) {
       absl::StrAppend(text, " (", absl::StrJoin(classes, " "), ")");
     }
   }
+  if (!shape.whole_class.empty()) {
+    absl::StrAppend(
+        text, ", whole gradients: ", absl::StrJoin(shape.whole_class, " "),
+        shape.reduces_parts ? " in parts" : "");
+  }
   for (int32_t slab = 0; slab < shape.slabs; ++slab) {
     if (UpdatesLate(shape, slab)) absl::StrAppend(text, ", late ", slab);
   }

@@ -34,6 +34,7 @@ void SlabRules::BeginStep() {
   contributed_.assign(shape_.layers,
                       std::vector<uint8_t>(shape_.micro_batches, 0));
   reduced_.assign(shape_.slabs, false);
+  added_.assign(shape_.slabs, false);
   squared_.assign(shape_.slabs, false);
   updated_.assign(shape_.slabs, false);
   saved_.assign(shape_.slabs, false);
@@ -65,6 +66,7 @@ std::string SlabRules::Contribute(int32_t layer, int32_t micro_batch) {
     }
   }
   contributed_[layer][micro_batch] = true;
+  for (const int32_t slab : shape_.slabs_of_layer[layer]) added_[slab] = true;
   return "";
 }
 
@@ -100,8 +102,7 @@ std::string SlabRules::Check(const Instruction& instruction) {
   }
 }
 
-std::string SlabRules::CheckReduce(int32_t slab) {
-  if (reduced_[slab]) return "the slab is already reduced in this step";
+std::string SlabRules::FindIncomplete(int32_t slab) const {
   for (const int32_t layer : layers_of_slab_[slab]) {
     for (int32_t m = 0; m < shape_.micro_batches; ++m) {
       if (contributed_[layer][m]) continue;
@@ -114,7 +115,16 @@ std::string SlabRules::CheckReduce(int32_t slab) {
           " must come before it");
     }
   }
-  reduced_[slab] = true;
+  return "";
+}
+
+std::string SlabRules::CheckReduce(int32_t slab) {
+  if (reduced_[slab]) return "the slab is already reduced in this step";
+  const std::string error = FindIncomplete(slab);
+  if (!error.empty() && !ReducesParts(shape_, slab)) return error;
+  if (!added_[slab]) return "nothing was added since the slab was reduced";
+  added_[slab] = false;
+  reduced_[slab] = error.empty();
   return "";
 }
 

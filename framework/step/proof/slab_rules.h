@@ -39,6 +39,8 @@ class SlabRules {
   enum class Weights { kUnknown, kHere, kAway };
 
   std::string CheckReduce(int32_t slab);
+  // The first contribution to the slab's gradient that is missing.
+  std::string FindIncomplete(int32_t slab) const;
   std::string CheckSquares(int32_t slab);
   std::string CheckNorm();
   std::string CheckUpdate(int32_t slab);
@@ -53,7 +55,8 @@ class SlabRules {
   std::vector<Weights> weights_;
   CopyRules copies_;
   std::vector<std::vector<uint8_t>> contributed_;  // by layer, micro-batch
-  std::vector<bool> reduced_, squared_, updated_, saved_;
+  // By slab. added_: by visits, since its last kReduce.
+  std::vector<bool> added_, reduced_, squared_, updated_, saved_;
   int32_t saves_ = 0, saves_of_updated_ = 0;
   bool norm_ = false;
 };

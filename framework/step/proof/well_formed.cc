@@ -120,6 +120,14 @@ absl::Status CheckCopies(const ProgramShape& shape) {
       }
     }
   }
+  if (!shape.whole_class.empty() && shape.whole_class.size() != slabs) {
+    return BadShape("whole_class has one entry a slab, or none");
+  }
+  for (const int32_t one : shape.whole_class) {
+    if (one < -1 || one >= shape.slabs) {
+      return BadShape(absl::StrCat("whole gradients have no class ", one));
+    }
+  }
   for (const std::vector<bool>* const of :
        {&shape.host_updates, &shape.late_updates}) {
     if (!of->empty() && of->size() != slabs) {

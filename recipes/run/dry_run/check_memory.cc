@@ -18,8 +18,9 @@ namespace {
 
 constexpr char kStepKnobs[] =
     "; use a smaller run.micro_batch, run.recompute = \"block\", share more "
-    "layers (stage.share), shard the optimizer's state over more ranks "
-    "(stage.parallel.zero = 1) or keep some of it on the host (stage.offload)";
+    "layers (stage.share), shard optimizer state and gradients over more ranks "
+    "(stage.parallel.zero = 1, 2) or keep some of it on the host "
+    "(stage.offload)";
 
 // What would help at the switch into a stage.
 std::string SwitchKnobs(size_t stage) {

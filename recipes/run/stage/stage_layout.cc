@@ -91,6 +91,8 @@ Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
                      {.mesh = mesh,
                       .chunks = ChunksOf(env, stage, sharing),
                       .zero = static_cast<int>(parallel.zero),
+                      .reduces_micro_batches =
+                          parallel.reduce == GradientReduction::kMicroBatch,
                       .whole_tensors = env.optimizer->whole_tensors(),
                       .sequence = HasSequence(parallel)});
   const OffloadRules& offload = env.recipe->stages[stage].offload;

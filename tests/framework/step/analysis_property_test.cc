@@ -65,7 +65,8 @@ std::pair<Program, Analysis> ExpectValidAndSafe(Program program,
 TEST(AnalysisPropertyTest, PlannedProgramsAreValidAndSafe) {
   Dice dice(1);
   for (int n = 0; n < 2 * kPrograms; ++n) {
-    const Sample sample = DrawSample(dice);
+    Sample sample = DrawSample(dice);
+    sample.shape.reduces_parts = n % 3 == 0;
     ExpectValidAndSafe(AnyProgram(sample, dice), sample.text, dice);
     ASSERT_FALSE(::testing::Test::HasFailure());
   }
@@ -143,7 +144,8 @@ TEST(AnalysisPropertyTest, CopiesOfWeightsAreSafe) {
   Dice dice(15);
   int again = 0;
   for (int n = 0; n < kPrograms / 4; ++n) {
-    const Sample sample = DrawWithCopies(dice);
+    Sample sample = DrawWithCopies(dice);
+    sample.shape.reduces_parts = n % 3 == 0;
     const auto kind = dice.Coin() ? PassKind::kStep : PassKind::kEvaluation;
     const auto [program, analysis] = ExpectValidAndSafe(
         WithCopies(BasicPlanner(sample.options)(kind, sample.shape, 0), dice),
@@ -313,6 +315,7 @@ TEST(AnalysisPropertyTest, DependenciesAreCompleteAndMinimal) {
   while (programs < 300) {
     Sample sample = dice.Coin() ? DrawSample(dice) : DrawWithCopies(dice);
     sample.shape.micro_batches = dice.Between(1, 3);
+    sample.shape.reduces_parts = programs % 3 == 0;
     Program program =
         dice.Coin() ? PlanStep(sample.shape, sample.options)
                     : HalvesPlanner(sample.options.recompute, dice.Below(3))(
@@ -422,6 +425,25 @@ TEST(AnalysisPropertyTest, SimulatorCatchesWhatIsHeldReused) {
   }
   EXPECT_GT(held, 50);
   EXPECT_GT(slots, 50);
+}
+
+TEST(AnalysisPropertyTest, SimulatorCatchesWholeGradientsInOnePlace) {
+  Dice dice(17);
+  int wrong = 0;
+  for (int n = 0; n < 400; ++n) {
+    Sample sample = DrawSample(dice);
+    sample.shape.ranks = std::max(sample.shape.ranks, 2);
+    sample.shape.reduces_parts = dice.Coin();
+    const Program program = PlanStep(sample.shape, sample.options);
+    Analysis analysis = AnalyzeProgram(program);
+    if (analysis.wholes.empty() || std::ranges::max(analysis.wholes) < 2) {
+      continue;
+    }
+    ++wrong;
+    for (int32_t& number : analysis.whole_of) number = number == 1 ? 0 : number;
+    EXPECT_TRUE(IsCaught(program, analysis, dice)) << sample.text;
+  }
+  EXPECT_GT(wrong, 100);
 }
 
 }  // namespace

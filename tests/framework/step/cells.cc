@@ -1,5 +1,7 @@
 #include "tests/framework/step/cells.h"
 
+#include <algorithm>
+
 namespace delink::step_test {
 
 Cells::Cells(const Program& program, const Analysis& a)
@@ -43,6 +45,14 @@ Cells::Cells(const Program& program, const Analysis& a)
   }
   where = cells;
   cells += 3 * slabs;
+  for (const int32_t count : a.wholes) {
+    wholes.push_back(cells);
+    cells += count;
+  }
+}
+
+bool HasWhole(const ProgramShape& shape, int32_t slab) {
+  return !shape.whole_class.empty() && shape.whole_class[slab] >= 0;
 }
 
 int32_t StageAt(const ProgramShape& shape, int32_t layer) {
@@ -83,8 +93,10 @@ std::vector<Work> WorkOf(const ProgramShape& shape, const Instruction& i) {
     case Op::kGather:
       if (host) return {};
       return {{WrittenAt(shape, i.slab), i.slab, true}};
-    case Op::kReduce:
     case Op::kProbe:
+      if (HasWhole(shape, i.slab)) return {};
+      return {{PlaneSet::kGradient, i.slab, true}};
+    case Op::kReduce:
       return {{PlaneSet::kGradient, i.slab, true}};
     case Op::kSquares:
       return {{PlaneSet::kGradient, i.slab, false}};
@@ -102,6 +114,7 @@ std::vector<Work> WorkOf(const ProgramShape& shape, const Instruction& i) {
   }
   for (const int32_t slab : shape.slabs_of_layer[i.layer]) {
     if (!TrainsAt(i) || KeepsApart(shape, i, slab)) continue;
+    if (HasWhole(shape, slab)) continue;
     work.push_back({PlaneSet::kGradient, slab, true});
   }
   return work;
@@ -189,6 +202,21 @@ void AddHomeWeights(const Cells& cells, int32_t slab,
   out.push_back({cells.Home(PlaneSet::kWeight, slab), true});
 }
 
+// Whole gradients that are written.
+void AddWholes(const Cells& cells, const ProgramShape& shape, const Analysis& a,
+               const Instruction& i, std::vector<Access>& out) {
+  const auto add = [&](int32_t slab) {
+    if (HasWhole(shape, slab))
+      out.push_back({cells.Whole(shape, a, slab), true});
+  };
+  if (i.op == Op::kReduce || i.op == Op::kProbe) add(i.slab);
+  for (int32_t s = 0; s < shape.slabs && TrainsAt(i); ++s) {
+    const auto& slabs = shape.slabs_of_layer[i.layer];
+    const bool here = std::ranges::find(slabs, s) != slabs.end();
+    if (here && !KeepsApart(shape, i, s)) add(s);
+  }
+}
+
 void AddNorm(const Cells& cells, std::vector<Access>& out) {
   for (int32_t s = 0; s < cells.slabs; ++s) {
     out.push_back({3 * cells.slabs + s, true});
@@ -230,6 +258,7 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
         {layout.Place(program, a, work.planes, work.slab, index), work.write});
     out.push_back({layout.Where(work.planes, work.slab), false});
   }
+  AddWholes(layout, program.shape, a, i, out);
   const bool host = i.slab >= 0 && !program.shape.host_updates.empty() &&
                     program.shape.host_updates[i.slab];
   switch (i.op) {
@@ -262,7 +291,11 @@ std::vector<Access> AccessesOf(const Program& program, const Analysis& a,
       if (host) AddHomeWeights(layout, i.slab, out);
       break;
     case Op::kSum:
-      for (int32_t s = 0; s < n; ++s) out.push_back({n + s, false});
+      for (int32_t s = 0; s < n; ++s) {
+        const bool whole = HasWhole(program.shape, s) && a.whole_of[s] >= 0;
+        out.push_back(
+            {whole ? layout.Whole(program.shape, a, s) : n + s, false});
+      }
       out.push_back({layout.loss, false});
       out.push_back({layout.found, true});
       break;

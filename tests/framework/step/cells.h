@@ -12,7 +12,8 @@ namespace delink::step_test {
 // Numbers of cells: weights, gradients, states and squares of slabs, the norm,
 // the loss, what is found and kept apart, the gradient boundaries, the slots of
 // all pools, what is held between halves of backwards, slots on the host,
-// copies of planes, and for each slab's planes where these are.
+// copies of planes, for each slab's planes where these are, and whole
+// gradients.
 struct Cells {
   Cells(const Program& program, const Analysis& a);
   int32_t Slot(const Analysis& a, int32_t layer, int32_t m) const;
@@ -34,8 +35,15 @@ struct Cells {
     return where + Home(planes, slab);
   }
 
+  // The whole gradient of a slab with HasWhole.
+  int32_t Whole(const ProgramShape& shape, const Analysis& a,
+                int32_t slab) const {
+    return wholes[shape.whole_class[slab]] + a.whole_of[slab];
+  }
+
   int32_t slabs, norm, loss, found, apart, boundaries, where, cells;
   std::vector<int32_t> copies;           // by class: where its copies begin
+  std::vector<int32_t> wholes;           // by class: where its memory begins
   std::vector<int32_t> pool_of_layer;    // where its pool begins
   std::vector<int32_t> held_of_layer;    // where what is held of its class does
   std::vector<int32_t> stored_of_layer;  // and slots of it on the host
@@ -44,6 +52,9 @@ struct Cells {
 
 // The stage of a layer.
 int32_t StageAt(const ProgramShape& shape, int32_t layer);
+
+// Whether the slab's gradient is sharded, so that visits sum it elsewhere.
+bool HasWhole(const ProgramShape& shape, int32_t slab);
 
 // Whether it makes gradients of weights, and that of its input.
 bool TrainsAt(const Instruction& i);

@@ -71,6 +71,14 @@ void DrawGathers(Dice& dice, ProgramShape* shape) {
   }
 }
 
+// Slabs with sharded gradients, whose whole gradients share memory.
+void DrawWholes(Dice dice, ProgramShape* shape) {
+  const int32_t classes = std::min(dice.Below(4), shape->slabs);
+  for (int32_t s = 0; s < shape->slabs && classes > 0; ++s) {
+    shape->whole_class.push_back(dice.Between(-1, classes - 1));
+  }
+}
+
 }  // namespace
 
 Program Parse(const ProgramShape& shape, const std::string& text,
@@ -162,6 +170,7 @@ Sample DrawSample(Dice& dice) {
   NumberSlabs(dice, &shape);
   DrawGathers(dice, &shape);
   DrawSlotClasses(dice, &shape);
+  DrawWholes(dice, &shape);
   sample.options = {.order = dice.Coin() ? MicroBatchOrder::kLayerMajor
                                          : MicroBatchOrder::kMicroBatchMajor,
                     .recompute = dice.Coin()};

@@ -90,12 +90,8 @@ std::string Simulation::Start(int32_t position) {
     case Op::kBackwardInput:
     case Op::kBackwardWeight:
       return StartVisit(i, index);
-    case Op::kReduce: {
-      const Planes& g = PlanesAt(PlaneSet::kGradient, i.slab, index);
-      return IsComplete(i.slab, g) && !g.gradient.reduced
-                 ? ""
-                 : "the gradient is not complete";
-    }
+    case Op::kReduce:
+      return StartReduce(i.slab, index);
     case Op::kSquares: {
       const Planes& g = PlanesAt(PlaneSet::kGradient, i.slab, index);
       return IsComplete(i.slab, g) && g.gradient.reduced
@@ -127,10 +123,12 @@ std::string Simulation::Start(int32_t position) {
       if (!HasLosses()) return "losses are missing";
       for (int32_t s = 0; s < shape_.slabs && Probes(); ++s) {
         if (expected_[s].none()) continue;
-        const Planes& g = planes_[layout_.Home(PlaneSet::kGradient, s)];
         // What no blocks share nobody reads.
         const bool shared = KeepsApartOfAny(s);
         if (!shared) continue;
+        const Planes& g =
+            planes_[HasWhole(shape_, s) ? layout_.Whole(shape_, a_, s)
+                                        : layout_.Home(PlaneSet::kGradient, s)];
         if (!IsComplete(s, g)) return "a gradient is not complete";
         if (g.gradient.reduced != IsSpread(s)) {
           return "a gradient is not that of all stages";
@@ -148,6 +146,34 @@ std::string Simulation::Start(int32_t position) {
     default:
       return "";
   }
+}
+
+std::string Simulation::StartReduce(int32_t slab, int32_t index) {
+  const Planes& g = SummedAt(slab, index);
+  const bool parts = HasParts(slab);
+  if (parts ? g.slab != slab || g.gradient.step != step_
+            : !IsComplete(slab, g)) {
+    return "the gradient is not complete";
+  }
+  if (g.gradient.reduced || g.gradient.consumed) {
+    return "the gradient is already reduced";
+  }
+  const Planes& shard = PlanesAt(PlaneSet::kGradient, slab, index);
+  if (!HasWhole(shape_, slab) || !Updates()) return "";
+  if (shard.slab != slab) return "there is another slab's gradient";
+  if (Adds(a_, index)) {
+    const bool fits = parts && shard.gradient.step == step_ &&
+                      (shard.gradient.held & g.gradient.held).none();
+    return fits ? "" : "a part is added to a shard of another step";
+  }
+  return shard.gradient.consumed ? ""
+                                 : "a shard is overwritten before its update";
+}
+
+bool Simulation::IsWholeNeeded(const Planes& planes) const {
+  if (planes.slab < 0) return false;
+  if (!Probes()) return !planes.gradient.consumed;
+  return planes.gradient.step == step_ && KeepsApartOfAny(planes.slab);
 }
 
 std::string Simulation::StartUpdate(int32_t slab, int32_t index) {
@@ -316,10 +342,16 @@ std::string Simulation::StartContribution(const Instruction& i, int32_t index) {
 
 std::string Simulation::Add(const Instruction& i, int32_t slab, int32_t index,
                             bool written) {
-  Planes& planes = PlanesAt(PlaneSet::kGradient, slab, index);
+  Planes& planes = SummedAt(slab, index);
+  const auto& cleared = a_.cleared[index];
+  const bool clears = std::ranges::find(cleared, slab) != cleared.end();
+  if (HasWhole(shape_, slab) && (!written || clears)) {
+    if (IsWholeNeeded(planes)) return "a whole gradient is still needed";
+    planes = {.slab = slab};
+  }
   if (planes.slab != slab) return "there is another slab's gradient";
   Gradient& g = planes.gradient;
-  if (!written) {
+  if (!written || clears) {
     if (!g.consumed && Updates()) {
       return "a gradient is overwritten before its update";
     }
@@ -351,7 +383,15 @@ void Simulation::End(int32_t position) {
       content_[Moved(i, true)].live = false;
       return;
     case Op::kReduce:
-      PlanesAt(PlaneSet::kGradient, i.slab, index).gradient.reduced = true;
+      SummedAt(i.slab, index).gradient.reduced = true;
+      if (HasWhole(shape_, i.slab) && !Probes()) {
+        Planes& whole = SummedAt(i.slab, index);
+        Gradient& shard = PlanesAt(PlaneSet::kGradient, i.slab, index).gradient;
+        const Contributions before = shard.held;
+        shard = whole.gradient;
+        if (Adds(a_, index)) shard.held |= before;
+        whole.gradient.consumed = true;
+      }
       return;
     case Op::kSquares:
       squares_step_[i.slab] = step;

@@ -111,6 +111,16 @@ class Simulation {
   Planes& PlanesAt(PlaneSet planes, int32_t slab, int32_t index) {
     return planes_[layout_.Place(program_, a_, planes, slab, index)];
   }
+  // The gradient that visits add to.
+  Planes& SummedAt(int32_t slab, int32_t index) {
+    return HasWhole(shape_, slab) ? planes_[layout_.Whole(shape_, a_, slab)]
+                                  : PlanesAt(PlaneSet::kGradient, slab, index);
+  }
+  bool HasParts(int32_t slab) const {
+    return shape_.reduces_parts && HasWhole(shape_, slab) && !Probes();
+  }
+  // Whether the whole gradient there is needed by what comes.
+  bool IsWholeNeeded(const Planes& planes) const;
   // Where an update works on them, or a sum reads them: at home, or there.
   Planes& UpdatedAt(PlaneSet planes, int32_t slab, int32_t index) {
     const bool host = !shape_.host_updates.empty() && shape_.host_updates[slab];
@@ -119,6 +129,7 @@ class Simulation {
   }
   std::string StartStore(const Instruction& i) const;
   void Store(const Instruction& i);
+  std::string StartReduce(int32_t slab, int32_t index);
   std::string StartUpdate(int32_t slab, int32_t index);
   std::string StartMove(const Instruction& i, int32_t index);
   void Move(const Instruction& i, int32_t index);

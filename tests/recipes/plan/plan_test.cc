@@ -131,8 +131,8 @@ Words RandomRecipe(unsigned seed, int ranks) {
       absl::StrCat("stage.1.recompute=",
                    pick({"none", "norm+activation", "block"})),
       absl::StrCat("stage.1.micro_batch=", pick({"1", std::to_string(micro)})),
-      absl::StrCat("stage.0.parallel.zero=", pick({"0", "1"})),
-      absl::StrCat("stage.1.parallel.zero=", pick({"0", "1"})),
+      absl::StrCat("stage.0.parallel.zero=", pick({"0", "1", "2"})),
+      absl::StrCat("stage.1.parallel.zero=", pick({"0", "1", "2"})),
       absl::StrCat("run.precision=", pick({"fp32", "bf16"}))};
 }
 
@@ -257,6 +257,45 @@ TEST(Plan, StagesAreCounted) {
                     HasSubstr("mlp: 4 blocks use 4 slabs\n"),
                     HasSubstr("F(0,a) F(1,a)"), HasSubstr("20 F, 4 Loss")));
   EXPECT_EQ(ToText(*plan, false).find("F(0,a)"), std::string::npos);
+}
+
+// Micro-batch after micro-batch, gradients are whole until the last one.
+TEST(Plan, TellsHowManyGradientsAreWhole) {
+  const auto of = [](const std::string& order, int zero,
+                     const std::string& reduce = "step") {
+    const auto plan =
+        PlanRun({.recipe = kTiny,
+                 .sets = {"model.vocab=257", "model.layers=6",
+                          "run.micro_batch=1", "run.order=" + order,
+                          absl::StrCat("stage.1.parallel.zero=", zero),
+                          "stage.1.parallel.reduce=" + reduce},
+                 .ranks = 2},
+                BuiltInModels());
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    return *plan;
+  };
+  EXPECT_THAT(ToText(of("layer", 1), false), Not(HasSubstr("whole gradients")));
+  constexpr char kAll[] = ", which is all: zero = 1 takes less memory\n";
+  const RunPlan all = of("micro_batch", 2);
+  EXPECT_THAT(ToText(all, false), HasSubstr(kAll));
+  EXPECT_GT(all.stages[1].account.total(),
+            of("micro_batch", 1).stages[1].account.total());
+  EXPECT_THAT(ToText(all, false), Not(HasSubstr("rounded")));
+  const RunPlan parts = of("micro_batch", 2, "micro_batch");
+  EXPECT_THAT(ToText(parts, false),
+              AllOf(HasSubstr("; each micro-batch is reduced, so sums are "
+                              "rounded in another order"),
+                    Not(HasSubstr(kAll))));
+  EXPECT_LT(parts.stages[1].account.total(), all.stages[1].account.total());
+  const RunPlan some = of("layer", 2);
+  EXPECT_THAT(ToText(some, false),
+              AllOf(HasSubstr(" of whole gradients the copies hold "),
+                    Not(HasSubstr(kAll))));
+  EXPECT_LT(some.stages[1].account.total(),
+            of("layer", 1).stages[1].account.total());
+  const auto json = nlohmann::json::parse(ToJson(some, false))["stages"][1];
+  EXPECT_EQ(json["whole_gradients"]["bytes"], json["bytes"]["copies"]);
+  EXPECT_LT(json["whole_gradients"]["bytes"], json["whole_gradients"]["all"]);
 }
 
 TEST(Plan, SecondsAreWhatFlopsTakeAtThePeak) {

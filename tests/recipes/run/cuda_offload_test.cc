@@ -53,7 +53,7 @@ const std::vector<Offloaded> kRuns = {
     {"ranks that share state",
      "tiny",
      2,
-     {"stage.0.parallel.zero=1", "stage.1.parallel.zero=1",
+     {"stage.0.parallel.zero=1", "stage.1.parallel.zero=2",
       "run.precision=bf16"},
      {kMixed, "weights=\"device\",update=\"host\""}},
 };

@@ -139,7 +139,7 @@ TEST_P(CudaRunTest, SeveralRanksAreOneRun) {
                                          "run.micro_batch=1"};
   std::vector<std::string> sharded = sets;
   sharded.emplace_back("stage.0.parallel.zero=1");
-  sharded.emplace_back("stage.1.parallel.zero=1");
+  sharded.emplace_back("stage.1.parallel.zero=2");
   OnCpu({.ranks = 2, .sets = sets, .out = "cpu"});
   runs_.Go({.ranks = 2, .sets = sets, .out = "whole"});
   runs_.Go(

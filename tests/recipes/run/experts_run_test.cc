@@ -74,7 +74,7 @@ const std::vector<Axis> kAxes = {
      kRounding,
      {{"all", "run.micro_batch=0"}, {"1", "run.micro_batch=1"}}},
     {"sequence", kRounding, {{"true"}, Both("false", "sequence=false")}},
-    {"zero", kNothing, {{"0"}, Both("1", "zero=1")}},
+    {"zero", kNothing, {{"0"}, Both("1", "zero=1"), Both("2", "zero=2")}},
     {"recompute",
      kNothing,
      {{"norm+activation"},

@@ -119,7 +119,12 @@ const std::vector<Axis> kAxes = {
       Both("interleaved", "schedule=interleaved")}},
     {"zero",
      kRounding,
-     {{"0"}, Both("1", "zero=1"), {"after", "stage.1.parallel.zero=1"}}},
+     {{"0"},
+      Both("2", "zero=2"),
+      {"2 in parts",
+       "stage.0.parallel.zero=2 stage.0.parallel.reduce=micro_batch "
+       "stage.1.parallel.zero=2 stage.1.parallel.reduce=micro_batch"},
+      {"after", "stage.0.parallel.zero=1 stage.1.parallel.zero=2"}}},
     {"recompute",
      kRounding,
      {{"norm+activation"},
@@ -147,7 +152,10 @@ const std::vector<Rule> kRules = {
      PairsWith(Direction::kPipeline)},
     {"schedule", {"interleaved"}, "blocks", {"6"}},
     {"sequence", {"false", "after"}, "layouts", PairsWith(Direction::kTensor)},
-    {"zero", {"1", "after"}, "layouts", PairsWith(Direction::kData)},
+    {"zero",
+     {"2", "2 in parts", "after"},
+     "layouts",
+     PairsWith(Direction::kData)},
     {"model", {"moe", "m6"}, "sequence", {"true"}},
     {"expert", {"2", "most"}, "model", {"moe", "m6"}},
     {"expert", {"2", "most"}, "sequence", {"true"}},
@@ -281,7 +289,8 @@ Configuration OverAnotherLayout(const Configuration& c, uint64_t seed) {
 }
 
 Configuration WithTheSameBits(Configuration c) {
-  c["zero"] = c.at("zero") == "0" ? "1" : "0";
+  std::string& zero = c.at("zero");
+  if (zero != "2 in parts") zero = zero == "0" ? "2" : "0";
   c["recompute"] = c.at("recompute") == "block" ? "none" : "block";
   // The gathering ranks add more than two outputs in another order.
   std::string& dispatch = c.at("dispatch");

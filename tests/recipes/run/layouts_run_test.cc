@@ -57,7 +57,7 @@ std::set<std::string> MomentsOf(const std::string& optimizer) {
 const std::vector<LayoutRow>& Drawn() {
   static const std::vector<LayoutRow> rows =
       LayoutRows(RowCount("DELINK_LAYOUTS", kRows, kFullRows),
-                 FromEnvironment("DELINK_LAYOUTS_SEED", 5));
+                 FromEnvironment("DELINK_LAYOUTS_SEED", 6));
   return rows;
 }
 

@@ -105,7 +105,13 @@ const std::vector<Axis> kAxes = {
       {"2 2 1 1"}},
      {},
      true},
-    {"zero", kNothing, {{"0"}, {"1"}, {"after"}}},
+    {"zero", kNothing, {{"0"}, {"1"}, {"2"}, {"after"}}},
+    {"reduce",
+     kRun,
+     {{"step"},
+      {"micro_batch",
+       "stage.0.parallel.reduce=micro_batch "
+       "stage.1.parallel.reduce=micro_batch"}}},
     {"recompute",
      kNothing,
      {{"norm+activation"},
@@ -146,6 +152,7 @@ const std::vector<std::string> kOfOffload = {
     "update",   "activations", "rows"};
 
 const std::vector<Rule> kRules = {
+    {"reduce", {"micro_batch"}, "zero", {"2"}},
     {"ranks", {"1 1 2 1", "1 1 2 2", "2 1 2 1"}, "order", {"micro_batch"}},
     // One key or value head cannot be cut.
     {"model",
@@ -200,10 +207,10 @@ std::vector<std::string> Sets(const Configuration& c) {
     sets.push_back(absl::StrCat("stage.0.parallel.", kParallel[i], "=",
                                 c.at("ranks").substr(2 * i, 1)));
   }
-  if (c.at("zero") != "0") {
-    sets.emplace_back("stage.1.parallel.zero=1");
-    if (c.at("zero") == "1") sets.emplace_back("stage.0.parallel.zero=1");
-  }
+  const std::string& zero = c.at("zero");
+  const bool after = zero == "after";
+  if (!after) sets.push_back("stage.0.parallel.zero=" + zero);
+  sets.push_back("stage.1.parallel.zero=" + (after ? "2" : zero));
   for (const char stage : c.at("stages")) {
     if (offload.empty()) break;
     sets.push_back(absl::StrCat("stage.", std::string(1, stage), ".offload={",
@@ -221,7 +228,7 @@ Configuration Resident(Configuration c) {
   for (const std::string& key : kOfOffload) c[key] = "unsaid";
   c["rows"] = "none";
   c["stages"] = "1";
-  c["zero"] = "0";
+  if (c.at("reduce") == "step") c["zero"] = "0";
   if (!HasPipeline(c)) c["recompute"] = "norm+activation";
   c["threads"] = "none";
   return c;

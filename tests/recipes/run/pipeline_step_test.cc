@@ -53,7 +53,8 @@ std::vector<PipelineCase> Table() {
       of.options.dtype = numbers.dtype;
       of.options.bf16_gradients = numbers.bf16_gradients;
       of.options.muon = dice.Below(3) == 0;
-      of.options.zero = dice.Below(2);
+      of.options.zero = dice.Below(3);
+      of.options.reduces_micro_batches = of.options.zero == 2 && dice.Maybe();
       of.options.recompute = dice.Maybe();
       of.options.remake = dice.Maybe();
       of.options.lane_threads = dice.Maybe();
@@ -94,7 +95,10 @@ TEST(PipelineStep, SlabsOfSeveralStages) {
       {.pipeline = 3,
        .data = 2,
        .share = "attention=all",
-       .options = {.lane_threads = true, .zero = 1, .muon = true}},
+       .options = {.lane_threads = true,
+                   .zero = 2,
+                   .reduces_micro_batches = true,
+                   .muon = true}},
   };
   for (const PipelineCase& of : cases) {
     SCOPED_TRACE(::testing::PrintToString(of));
@@ -151,7 +155,7 @@ TEST(PipelineProbe, FindsWhatIsFoundWithout) {
       {.pipeline = 2,
        .data = 2,
        .share = "all",
-       .options = {.lane_threads = true, .zero = 1}},
+       .options = {.lane_threads = true, .zero = 2}},
       {.pipeline = 4, .share = "all", .options = {.tied = false}},
       {.pipeline = 4,
        .data = 2,

@@ -33,6 +33,7 @@ void ExpectSameGradients(StepRig& rig, StepRig& without) {
   ASSERT_TRUE(a.ok()) << a.status();
   ExpectSameResult(*a, *b);
   EXPECT_EQ(rig.executor().GradientNorms(), without.executor().GradientNorms());
+  if (rig.options().zero > 1) return;  // no rank has whole ones
   for (const std::string& name : rig.TensorsHere()) {
     EXPECT_EQ(rig.Gradient(name), without.Gradient(name)) << name;
   }
@@ -199,7 +200,8 @@ std::ostream& operator<<(std::ostream& out, const PipelineCase& of) {
   const RigOptions& o = of.options;
   return out << of.kind << ", pipeline " << of.pipeline << " x " << of.turns
              << ", data " << of.data << ", micro-batches " << of.micro_batches
-             << ", layers " << o.layers << ", zero " << o.zero << ", "
+             << ", layers " << o.layers << ", zero " << o.zero
+             << (o.reduces_micro_batches ? " in parts, " : ", ")
              << ToString(o.dtype)
              << (o.bf16_gradients ? ", bf16 gradients" : "")
              << (o.halves ? ", halves" : "")

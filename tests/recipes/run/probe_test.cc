@@ -108,7 +108,7 @@ TEST(Probe, SumsOverRanks) {
   OnRanks(4, [&](Communicator& comm) {
     RigOptions options = OneMicroBatch("gpt", false);
     options.global_batch = 8;
-    options.zero = 1;
+    options.zero = 2;
     StepRig rig(comm, "all", options);
     // The batch of the rig that had this number.
     SelfCommunicator self;

@@ -104,7 +104,7 @@ TEST_P(WeightNormsTest, AreTheSameOverRanksAndShards) {
   for (const int ranks : {2, 4}) {
     SCOPED_TRACE(ranks);
     const auto [whole_start, whole_end] = NormsOn(ranks, 0, GetParam());
-    const auto [sharded_start, sharded_end] = NormsOn(ranks, 1, GetParam());
+    const auto [sharded_start, sharded_end] = NormsOn(ranks, 2, GetParam());
     EXPECT_EQ(whole_start, start);
     EXPECT_EQ(sharded_start, start);
     EXPECT_EQ(sharded_end, whole_end);

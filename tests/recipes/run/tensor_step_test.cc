@@ -43,7 +43,7 @@ std::vector<TensorCase> Table() {
       {.tensor = 2, .sequence = false, .kind = "llama"},
       {.tensor = 4, .kind = "llama"},
       {.tensor = 4, .sequence = false, .kind = "llama"},
-      {.tensor = 2, .data = 2, .options = {.dropout = 0.1, .zero = 1}},
+      {.tensor = 2, .data = 2, .options = {.dropout = 0.1, .zero = 2}},
       {.tensor = 2,
        .data = 2,
        .sequence = false,
@@ -91,7 +91,7 @@ std::vector<TensorCase> Table() {
       {.tensor = 4,
        .data = 2,
        .kind = "llama",
-       .options = {.zero = 1, .adafactor = true}},
+       .options = {.zero = 2, .adafactor = true}},
   };
 }
 
@@ -119,7 +119,8 @@ TensorCase DrawCase(Dice& dice) {
   options.dropout = dice.Maybe() ? 0.1 : 0;
   options.order = dice.Maybe() ? MicroBatchOrder::kLayerMajor
                                : MicroBatchOrder::kMicroBatchMajor;
-  options.zero = dice.Below(2);
+  options.zero = dice.Below(3);
+  options.reduces_micro_batches = options.zero == 2 && dice.Maybe();
   options.turns = of.pipeline == 2 ? dice.Between(1, 2) : 1;
   options.halves = of.pipeline > 1 && options.turns == 1 && dice.Maybe();
   const int optimizer = dice.Below(4);

@@ -92,8 +92,10 @@ std::ostream& operator<<(std::ostream& out, const TensorCase& of) {
              << " on " << of.expert_nodes << " nodes with room "
              << of.expert_room << (of.expert_overlap ? " and overlap" : "")
              << ", pipeline " << of.pipeline << (o.turns > 1 ? " x 2" : "")
-             << ", zero " << o.zero << ", share " << of.share
-             << (o.tied ? ", tied" : "") << (o.recompute ? ", recompute" : "")
+             << ", zero " << o.zero
+             << (o.reduces_micro_batches ? " in parts" : "") << ", share "
+             << of.share << (o.tied ? ", tied" : "")
+             << (o.recompute ? ", recompute" : "")
              << (o.remake ? "" : ", no remake") << (o.halves ? ", halves" : "")
              << (o.masked ? ", masked" : "")
              << (o.dropout > 0 ? ", dropout" : "") << (o.muon ? ", muon" : "")

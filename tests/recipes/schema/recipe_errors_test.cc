@@ -356,6 +356,10 @@ constexpr Case kCases[] = {
      "gpt.toml:21:1: stage[0].share: attention \"groups:2\" has 2 sets, but "
      "the stage visits blocks of only 1 of them (0,1); give it fewer sets, or "
      "a depth and visit that reach them all"},
+    {"share = \"all\"",
+     "share = \"all\"\nparallel = { zero = 1, reduce = \"micro_batch\" }",
+     "gpt.toml:22:34: stage[0].parallel.reduce: \"micro_batch\", but zero = 1 "
+     "keeps whole gradients; use zero = 2, or reduce \"step\""},
     {"until = { fraction = 0.3 }", "depth = 1\nuntil = { gradient = 1.5 }",
      "gpt.toml:23:11: stage[0].until.gradient: nothing is shared in this "
      "stage, so no gradients can agree; leave the key out"},

@@ -237,7 +237,10 @@ Recipe RandomRecipe(Draw& draw) {
     stage.warmup = draw.Int(0, 100);
     stage.lr_scale = draw.Fraction();
     stage.parallel.data = draw.Flip() ? 0 : data;
-    stage.parallel.zero = draw.Int(0, 1);
+    stage.parallel.zero = draw.Int(0, 2);
+    if (stage.parallel.zero == 2 && draw.Flip()) {
+      stage.parallel.reduce = GradientReduction::kMicroBatch;
+    }
     stage.parallel.pipeline = pipeline;
     stage.parallel.tensor = stage.parallel.context = 1;
     stage.parallel.expert = draw.Int(1, 9);
