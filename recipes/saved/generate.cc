@@ -63,7 +63,9 @@ Generator::Generator(Sequential& model, ParamStore& store,
   DELINK_CHECK(weights.ok()) << std::string(weights.status().message());
   weights_ = *std::move(weights);
   if (options.ranks == nullptr) return;
-  width_ = MeasureLayers(model, store, {}, Accumulate).front().output[2];
+  width_ = MeasureLayers(model, store, {.same_tokens = true}, Accumulate)
+               .front()
+               .output[2];
 }
 
 Generator::~Generator() = default;

@@ -324,7 +324,10 @@ TEST(TensorStep, ARankThatFailsIsNamedWhereItIsWaitedFor) {
     of.options.lane_threads = threads;
     ExpectTold(of, "^F\\(1,a\\): gather over expert: ");
     of.expert_room = 4;
-    ExpectTold(of, "^F\\(1,a\\): all-to-all over expert: ");
+    for (const bool overlap : {false, true}) {
+      of.expert_overlap = overlap;
+      ExpectTold(of, "^F\\(1,a\\): all-to-all over expert: ");
+    }
   }
 }
 
