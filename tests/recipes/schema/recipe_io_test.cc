@@ -180,6 +180,26 @@ void DrawOffload(Draw& draw, OffloadRules* offload) {
   }
 }
 
+ParallelConfig RandomParallel(Draw& draw, int64_t data, int64_t pipeline) {
+  ParallelConfig parallel;
+  parallel.data = draw.Flip() ? 0 : data;
+  parallel.zero = draw.Int(0, 2);
+  if (parallel.zero == 2 && draw.Flip()) {
+    parallel.reduce = GradientReduction::kMicroBatch;
+  }
+  parallel.pipeline = pipeline;
+  parallel.tensor = parallel.context = 1;
+  parallel.expert = draw.Int(1, 9);
+  parallel.dispatch = static_cast<ExpertDispatch>(draw.Int(0, 3));
+  parallel.expert_overlap = draw.Flip();
+  parallel.expert_room = 0.25 * static_cast<double>(draw.Int(1, 9));
+  parallel.sequence = draw.Flip();
+  parallel.tensor_across_nodes = draw.Flip();
+  parallel.rank_order = {Axis::kData, Axis::kTensor, Axis::kPipeline,
+                         Axis::kContext};
+  return parallel;
+}
+
 Recipe RandomRecipe(Draw& draw) {
   Recipe recipe;
   auto model = std::make_shared<GptConfig>();
@@ -236,21 +256,7 @@ Recipe RandomRecipe(Draw& draw) {
     }
     stage.warmup = draw.Int(0, 100);
     stage.lr_scale = draw.Fraction();
-    stage.parallel.data = draw.Flip() ? 0 : data;
-    stage.parallel.zero = draw.Int(0, 2);
-    if (stage.parallel.zero == 2 && draw.Flip()) {
-      stage.parallel.reduce = GradientReduction::kMicroBatch;
-    }
-    stage.parallel.pipeline = pipeline;
-    stage.parallel.tensor = stage.parallel.context = 1;
-    stage.parallel.expert = draw.Int(1, 9);
-    stage.parallel.dispatch = static_cast<ExpertDispatch>(draw.Int(0, 3));
-    stage.parallel.expert_overlap = draw.Flip();
-    stage.parallel.expert_room = 0.25 * static_cast<double>(draw.Int(1, 9));
-    stage.parallel.sequence = draw.Flip();
-    stage.parallel.tensor_across_nodes = draw.Flip();
-    stage.parallel.rank_order = {Axis::kData, Axis::kTensor, Axis::kPipeline,
-                                 Axis::kContext};
+    stage.parallel = RandomParallel(draw, data, pipeline);
     DrawPipeline(draw, recipe.model->layers, &stage.parallel);
     DrawOffload(draw, &stage.offload);
     recipe.stages.push_back(stage);
