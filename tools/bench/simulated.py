@@ -29,6 +29,7 @@ RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
 LAYOUTS = {
     "data 2": "{ data = 2 }",
     "data 2, zero 1": "{ data = 2, zero = 1 }",
+    "data 2, zero 2": "{ data = 2, zero = 2 }",
     "1f1b": "{ pipeline = 2 }",
     "interleaved": '{ pipeline = 2, schedule = "interleaved" }',
     "zero-bubble": '{ pipeline = 2, schedule = "zero-bubble" }',
