@@ -71,11 +71,8 @@ absl::Status CheckCut(const Recipe& recipe, const ParamRegistry& registry,
 
 absl::Status CheckExperts(const Recipe& recipe, const ParamRegistry& registry,
                           size_t stage) {
-  const ParallelConfig& parallel = recipe.stages[stage].parallel;
-  const int64_t expert = parallel.expert;
+  const int64_t expert = recipe.stages[stage].parallel.expert;
   if (expert == 1) return absl::OkStatus();
-  // 0 until the number of ranks is known.
-  const int64_t together = parallel.data * parallel.tensor * parallel.context;
   const std::string key = absl::StrCat("stage[", stage, "].parallel.expert");
   bool any = false;
   for (const ParamDecl& decl : registry.decls) {
@@ -83,9 +80,8 @@ absl::Status CheckExperts(const Recipe& recipe, const ParamRegistry& registry,
     any = true;
     const int64_t experts = decl.spec.shape[0];
     if (experts % expert == 0) continue;
-    const std::string others = Nearest(expert, experts, [&](int64_t ranks) {
-      return experts % ranks == 0 && together % ranks == 0;
-    });
+    const std::string others = Nearest(
+        expert, experts, [&](int64_t ranks) { return experts % ranks == 0; });
     return ErrorAt(
         recipe, key, key,
         absl::StrCat(expert, " does not divide the ", experts, " experts of ",

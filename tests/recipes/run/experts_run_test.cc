@@ -271,7 +271,7 @@ TEST(ExpertsInput, IsRefusedWithOneLine) {
        {"data.batch=6", "run.micro_batch=1", "stage.0.parallel.expert=3"},
        ModelsWithExperts,
        "stage[0].parallel.expert: 3 does not divide the 8 experts of "
-       "blocks/0/mlp/weight [8, 2, 32]; use expert 1"},
+       "blocks/0/mlp/weight [8, 2, 32]; use expert 2 or 4"},
       {4,
        {"run.micro_batch=1", "stage.1.parallel={expert=4, pipeline=2}"},
        ModelsWithExperts,
