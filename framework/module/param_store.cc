@@ -210,8 +210,7 @@ absl::Status ParamStore::AllocatePlanes() {
             "; weights, gradients and optimizer state need ", WantedBytes(),
             " bytes in all; share more layers (stage.share), shard the state "
             "over more ranks (stage.parallel.zero = 1, 2), keep some of it on "
-            "the "
-            "host (stage.offload) or make the model smaller"));
+            "the host (stage.offload) or make the model smaller"));
       }
       device_->FillZero(*stream, buffer->data(), bytes);
       memory.buffer = *std::move(buffer);

@@ -102,7 +102,7 @@ Moe::Moe(const Scope& s, const Config& c)
 Var Moe::operator()(Var x) {
   ops::ExpertExchange exchange(
       x, ops::Route(ops::RouterLogits(x, router_), route_, bias_, loads_));
-  const bool early = shared_ != nullptr && x.tape().inputs().expert_overlap;
+  const bool early = shared_ != nullptr && exchange.overlaps();
   Var shared = early ? (*shared_)(x) : Var();
   for (int part = 0; part < exchange.parts(); ++part) {
     const ops::AtExperts at = exchange.Arrive(part);

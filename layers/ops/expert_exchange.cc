@@ -221,10 +221,12 @@ ExpertExchange::ExpertExchange(Var x, const Routing& r)
   }
 }
 
+bool ExpertExchange::overlaps() const {
+  return sends() && all_.x.tape().inputs().expert_overlap;
+}
+
 int ExpertExchange::parts() const {
-  if (!sends()) return 1;
-  const bool cuts = all_.x.tape().inputs().expert_overlap &&
-                    among_.back() != VisitGroup::Among::kNodes;
+  const bool cuts = overlaps() && among_.back() != VisitGroup::Among::kNodes;
   return cuts && all_.r.experts / group_->size() % 2 == 0 ? 2 : 1;
 }
 

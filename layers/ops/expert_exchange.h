@@ -57,6 +57,8 @@ class ExpertExchange {
   // exchanged, and the only part has the arguments.
   ExpertExchange(Var x, const Routing& r);
 
+  // Whether there is anything that work before Arrive could overlap.
+  bool overlaps() const;
   int parts() const;
   // Parts arrive and return in order.
   AtExperts Arrive(int part);

@@ -157,8 +157,11 @@ class StepTrace::Medians {
       const auto moments = MomentsOf(traced, parts);
       if (!moments.empty()) {
         auto& of = moments_[MeetingOf(rank, index)][rank.rank];
-        of.resize(moments.size());
-        for (size_t i = 0; i < of.size(); ++i) of[i].push_back(moments[i]);
+        if (of.empty()) of.resize(moments.size());
+        // A step with others is not this program's, and gives none.
+        for (size_t i = 0; i < of.size() && of.size() == moments.size(); ++i) {
+          of[i].push_back(moments[i]);
+        }
       }
     }
     At(own_.at(rank.rank), index).push_back(own);
