@@ -181,6 +181,12 @@ bool Layout::IsWhole(const LocalSlab& slab) const {
                      });
 }
 
+bool Layout::IsOfOneStage(const Slab& slab) const {
+  return std::ranges::all_of(slab.layers, [&](int layer) {
+    return StageOf(layer) == StageOf(slab.layers.front());
+  });
+}
+
 void Layout::PlacePlanes() {
   placement_.rows.resize(local_slabs_.size());
   std::vector<size_t> order(local_slabs_.size());
@@ -195,6 +201,9 @@ void Layout::PlacePlanes() {
     PlacementRow& row = placement_.rows[s];
     row.state.sharded = options_.zero >= 1 && local.group->size() > 1;
     row.gradient.sharded = options_.zero >= 2 && local.group->size() > 1;
+    // Stages visit their layers at other times, so they do not gather together.
+    row.weight.sharded = options_.zero >= 3 && local.group->size() > 1 &&
+                         IsOfOneStage(local.slab);
     if (!row.state.sharded || !IsWhole(local)) continue;
     // The owners of one matrix's pieces gather them along the tensor axis.
     // Experts are whole.

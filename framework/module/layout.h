@@ -104,7 +104,8 @@ class Layout {
     // belongs to stage c mod mesh.pipeline. Empty: one chunk for each stage, as
     // even as possible.
     std::vector<int> chunks;
-    // 1: optimizer state is sharded over the group; 2: gradients too.
+    // 1: optimizer state is sharded over the group; 2: gradients too; 3:
+    // weights too, except those of slabs that several stages use.
     int zero = 0;
     // With sharded gradients: each micro-batch's gradients are reduced, and
     // added to the shards.
@@ -205,6 +206,7 @@ class Layout {
   Group MakeGroup(const std::set<int>& stages, int piece, AxisCut cut) const;
   void PlacePlanes();
   bool IsWhole(const LocalSlab& slab) const;
+  bool IsOfOneStage(const Slab& slab) const;
   int StageOf(int layer) const;
 
   const ParamRegistry* registry_ = nullptr;

@@ -113,6 +113,12 @@ int64_t ParamStore::bytes(int slab, Plane plane) const {
   return PlaneElements(slab, plane) * SizeOf(dtype(slab, plane));
 }
 
+int64_t ParamStore::whole_bytes(int slab, Plane plane) const {
+  const int ranks = static_cast<int>(local(slab).group->size());
+  return At(slabs_, slab).ShardElements(ranks) * ranks *
+         SizeOf(dtype(slab, plane));
+}
+
 bool ParamStore::has(Plane plane) const {
   const bool rounded = options_.dtype == DType::kBF16;
   switch (plane) {
@@ -209,7 +215,8 @@ absl::Status ParamStore::AllocatePlanes() {
             "parameters of ", slabs_[s].name, ": ", buffer.status().message(),
             "; weights, gradients and optimizer state need ", WantedBytes(),
             " bytes in all; share more layers (stage.share), shard the state "
-            "over more ranks (stage.parallel.zero = 1, 2), keep some of it on "
+            "over more ranks (stage.parallel.zero = 1, 2, 3), keep some of it "
+            "on "
             "the host (stage.offload) or make the model smaller"));
       }
       device_->FillZero(*stream, buffer->data(), bytes);
@@ -224,13 +231,20 @@ absl::Status ParamStore::AllocatePlanes() {
 void ParamStore::Redirect(int slab, Plane plane, void* copy) {
   PlaneMemory& memory = At(At(planes_, plane), slab);
   memory.now = copy != nullptr ? copy : memory.home;
+  memory.whole = false;
+}
+
+void ParamStore::RedirectWhole(int slab, Plane plane, void* copy) {
+  Redirect(slab, plane, copy);
+  At(At(planes_, plane), slab).whole = true;
 }
 
 void* ParamStore::at(int slab, Plane plane, int64_t element) const {
   DELINK_CHECK(has(slab, plane));
-  const Range range = held(slab, plane);
-  DELINK_CHECK_GE(element, range.begin);
-  int64_t offset = (element - range.begin) * SizeOf(dtype(slab, plane));
+  const PlaneMemory& memory = At(At(planes_, plane), slab);
+  const int64_t begin = memory.whole ? 0 : held(slab, plane).begin;
+  DELINK_CHECK_GE(element, begin);
+  int64_t offset = (element - begin) * SizeOf(dtype(slab, plane));
   if (IsState(plane)) {
     const std::vector<SlabParam>& params = At(slabs_, slab).params;
     const auto after = std::upper_bound(
@@ -242,8 +256,9 @@ void* ParamStore::at(int slab, Plane plane, int64_t element) const {
     offset = piece.at + (element - params[p].offset - piece.first) *
                             SizeOf(piece.format.storage, dtype(slab, plane));
   }
-  DELINK_CHECK_LE(offset, bytes(slab, plane));
-  return static_cast<char*>(At(At(planes_, plane), slab).now) + offset;
+  DELINK_CHECK_LE(offset,
+                  memory.whole ? whole_bytes(slab, plane) : bytes(slab, plane));
+  return static_cast<char*>(memory.now) + offset;
 }
 
 ParamStore::StatePlace ParamStore::state(int slab, int state,

@@ -129,7 +129,8 @@ class ParamStore {
     return layout_->OwnedBy(IndexOf(slab), rank);
   }
   // Address of element `element` (counted from the slab's start), which must be
-  // held. It is a device address; if the plane is host-resident and not
+  // held, or be in the copy to which the plane is redirected. It is a device
+  // address; if the plane is host-resident and not
   // redirected, a host address that the device can access, slowly. Whole planes
   // have room for ShardElements(n) * n elements, n ranks of a group. In a
   // state plane the state must be elementwise; neighbours of the same format
@@ -149,6 +150,8 @@ class ParamStore {
   // From now on the plane is in a copy at `copy`, of its size; null: it is at
   // home() again. Nobody else may use the plane meanwhile.
   void Redirect(int slab, Plane plane, void* copy);
+  // The same with a copy of the whole plane, of whole_bytes(slab, plane).
+  void RedirectWhole(int slab, Plane plane, void* copy);
   // The memory of the host-resident planes, each by its name; null if there are
   // none, or nothing is allocated.
   const HostArena* host() const { return host_.get(); }
@@ -161,6 +164,8 @@ class ParamStore {
   // Bytes that a plane of a slab, or the planes of a kind in a tier, take on
   // this rank.
   int64_t bytes(int slab, Plane plane) const;
+  // Of weights or a gradient, if it were not sharded.
+  int64_t whole_bytes(int slab, Plane plane) const;
   int64_t bytes(Plane plane, Tier tier = Tier::kDevice) const;
   // Bytes of the optimizer's state and the master.
   int64_t state_bytes(Tier tier = Tier::kDevice) const;
@@ -200,6 +205,7 @@ class ParamStore {
     Buffer buffer;  // if device-resident
     void* home = nullptr;
     void* now = nullptr;  // where it is
+    bool whole = false;   // a whole copy is there
   };
   std::vector<std::vector<PlaneMemory>> planes_;  // by plane, slab
   std::unique_ptr<HostArena> host_;  // of host-resident planes, if any

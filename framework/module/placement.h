@@ -4,10 +4,11 @@
 // makes the table; the caller gives the tiers (Layout::WithTiers).
 //
 // Under ZeRO-1 the state is sharded unless a group is one rank, under ZeRO-2
-// the gradient as well. A slab with tensors that an update must see whole has
-// one owner. These slabs are assigned in order of size, the largest first, each
-// to the rank of its group that has least so far. The pieces of a logical slab
-// that are cut along the tensor axis go to ranks that differ only along it.
+// the gradient as well, under ZeRO-3 also the weights. A slab with tensors that
+// an update must see whole has one owner. These slabs are assigned in order of
+// size, the largest first, each to the rank of its group that has least so far.
+// The pieces of a logical slab that are cut along the tensor axis go to ranks
+// that differ only along it.
 #pragma once
 
 #include <cstdint>

@@ -69,6 +69,11 @@ double SecondsOf(const RankOfStep& of, const Instruction& at) {
                   rates.flops);
     }
     case Op::kFetch:
+      // A shard of weights that is on the device is not copied from the host.
+      if (at.lane == Lane::kGather &&
+          store.placement(slab).weight.tier == Tier::kDevice) {
+        return 0;
+      }
       return Over(PlaneBytes(store, slab, PlaneSetOf(at)), rates.to_device);
     case Op::kEvict:
       return Over(PlaneBytes(store, slab, PlaneSetOf(at)), rates.to_host);

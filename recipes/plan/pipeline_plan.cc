@@ -123,17 +123,17 @@ void CountExchanges(const ParamStore& store,
       plan.sent_bytes += bytes;
       Count({"boundaries", "send", "pipeline", 2, 1, bytes}, plan);
     }
-    if (at.op != Op::kReduce && at.op != Op::kGather) continue;
+    const bool gather =
+        at.op == Op::kGather || GathersWeights(plan.program.shape, at);
+    if (at.op != Op::kReduce && !gather) continue;
     const int slab =
         store.SlabOf(store.layout().LocalSlabOf(at.slab, store.rank()));
     const int ranks = GroupSize(store, slab);
     if (ranks == 1) continue;
-    const Plane plane =
-        at.op == Op::kGather ? Plane::kWeight : Plane::kGradient;
-    const char* const what = at.op == Op::kGather ? "weights" : "gradients";
+    const char* const what = gather ? "weights" : "gradients";
     const std::string along = AlongOf(mesh, *store.local(slab).group);
-    const int64_t bytes = store.slab(slab).ShardElements(ranks) * ranks *
-                          SizeOf(store.dtype(slab, plane));
+    const int64_t bytes =
+        store.whole_bytes(slab, gather ? Plane::kWeight : Plane::kGradient);
     if (at.op == Op::kReduce) {
       plan.reduced_bytes += bytes;
       Count({what, "reduce-scatter", along, ranks, 1, bytes}, plan);
@@ -141,26 +141,24 @@ void CountExchanges(const ParamStore& store,
     // The gradient if updates are whole or one rank's, and the weights if not
     // every rank has them.
     const PlacementRow& row = store.placement(slab);
-    const bool gathers = at.op == Op::kGather
-                             ? row.state.sharded
-                             : !row.state.sharded || row.owner != kNoOwner;
+    const bool gathers = gather ? row.state.sharded
+                                : !row.state.sharded || row.owner != kNoOwner;
     if (!gathers) continue;
     plan.gathered_bytes += bytes;
     Count({what, "all-gather", along, ranks, 1, bytes}, plan);
   }
 }
 
-// What a kReduce or a kGather sends.
+// What a kReduce, a kGather or a kFetch of sharded weights sends.
 Sent SentOfSlab(const ParamStore& store, const Instruction& at) {
   const int slab =
       store.SlabOf(store.layout().LocalSlabOf(at.slab, store.rank()));
   const int ranks = GroupSize(store, slab);
   if (ranks == 1) return {};
-  const bool gather = at.op == Op::kGather;
-  const DType type =
-      store.dtype(slab, gather ? Plane::kWeight : Plane::kGradient);
-  const int64_t part = SentInParts(
-      store.slab(slab).ShardElements(ranks) * ranks * SizeOf(type), ranks);
+  const bool gather = at.op != Op::kReduce;
+  const Plane plane = gather ? Plane::kWeight : Plane::kGradient;
+  const DType type = store.dtype(slab, plane);
+  const int64_t part = SentInParts(store.whole_bytes(slab, plane), ranks);
   const PlacementRow& row = store.placement(slab);
   const bool owned = row.owner != kNoOwner;
   if (gather && owned) return {1, store.slab(slab).elements * SizeOf(type)};
@@ -180,6 +178,8 @@ Sent SentBy(ImaginedStage& imagined, const std::vector<LayerPlan>& layers,
     case Op::kReduce:
     case Op::kGather:
       return SentOfSlab(store, at);
+    case Op::kFetch:
+      return GathersWeights(program.shape, at) ? SentOfSlab(store, at) : Sent();
     case Op::kNorm: {
       const int ranks = store.layout().mesh().ranks();
       const int64_t bytes =

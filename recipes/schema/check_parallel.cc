@@ -205,11 +205,12 @@ void CheckLayers(Section& document, const Recipe& recipe, size_t i) {
 
 void CheckReduce(Section& document, const Recipe& recipe, size_t i) {
   const ParallelConfig& parallel = recipe.stages[i].parallel;
-  if (parallel.reduce == GradientReduction::kStep || parallel.zero == 2) return;
-  document.Error(StageKey(i, "parallel.reduce"),
-                 absl::StrFormat("\"micro_batch\", but zero = %d keeps whole "
-                                 "gradients; use zero = 2, or reduce \"step\"",
-                                 parallel.zero));
+  if (parallel.reduce == GradientReduction::kStep || parallel.zero >= 2) return;
+  document.Error(
+      StageKey(i, "parallel.reduce"),
+      absl::StrFormat("\"micro_batch\", but zero = %d keeps whole "
+                      "gradients; use zero = 2 or 3, or reduce \"step\"",
+                      parallel.zero));
 }
 
 // Ranks of the tensor axis update such matrices together, on their devices.

@@ -204,16 +204,18 @@ void DescribeParallel(Section& s, ParallelConfig& parallel) {
   s.Int("zero", &parallel.zero,
         {.doc = "ZeRO stage: 1 shards optimizer state over the data ranks, 2 "
                 "gradients as well (run.order = \"layer\", or one micro-batch "
-                "per step, saves most). Not inherited from the previous stage",
+                "per step, saves most), 3 weights as well, which are gathered "
+                "for each layer. Not inherited from the previous stage",
          .min = 0,
-         .max = 2});
-  s.Enum("reduce", &parallel.reduce, Word,
-         {.doc = "when gradients are reduced. step: once, when they are "
-                 "complete; micro_batch: after each micro-batch, into the "
-                 "shards of zero = 2, so that whole gradients of few layers "
-                 "exist at a time. That rounds sums in another order and sends "
-                 "as often as there are micro-batches. Not inherited from the "
-                 "previous stage"});
+         .max = 3});
+  s.Enum(
+      "reduce", &parallel.reduce, Word,
+      {.doc = "when gradients are reduced. step: once, when they are "
+              "complete; micro_batch: after each micro-batch, into the "
+              "shards of zero = 2 and 3, so that whole gradients of few layers "
+              "exist at a time. That rounds sums in another order and sends "
+              "as often as there are micro-batches. Not inherited from the "
+              "previous stage"});
   DescribeWithin(s, parallel);
   DescribePipeline(s, parallel);
   RankOrderKey(s, &parallel.rank_order);

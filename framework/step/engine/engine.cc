@@ -189,6 +189,7 @@ absl::Status Engine::Drain() {
   DELINK_RETURN_IF_ERROR(lanes_->Drain());
   compute_stream_->Synchronize();
   network_stream_->Synchronize();
+  if (gather_stream_ != nullptr) gather_stream_->Synchronize();
   neighbours_->Synchronize();
   for (const auto& stream : bus_streams_) {
     if (stream != nullptr) stream->Synchronize();
@@ -201,6 +202,7 @@ absl::Status Engine::Drain() {
 Stream& Engine::StreamOf(Lane lane) const {
   if (lane == Lane::kCompute) return *compute_stream_;
   if (lane == Lane::kNetwork) return *network_stream_;
+  if (lane == Lane::kGather) return *gather_stream_;
   if (IsOverBus(lane)) return *At(bus_streams_, lane);
   if (lane == Lane::kUpdates) return update_lane_->stream();
   if (lane == Lane::kHost) return host_lane_->stream();
@@ -307,8 +309,7 @@ std::unique_ptr<Pending> Engine::Do(const Pass& pass, int32_t index,
       return Gather(slab);
     case Op::kFetch:
     case Op::kTake:
-      Arrive(pass, index);
-      break;
+      return Arrive(pass, index);
     case Op::kEvict:
       return Evict(at);
     case Op::kStoreSlot:

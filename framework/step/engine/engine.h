@@ -191,7 +191,9 @@ class Engine {
   std::unique_ptr<Pending> DoOverBus(const Pass& pass, int32_t index,
                                      int64_t step);
   // Instructions that move planes of slabs (engine_planes.cc).
-  void Arrive(const Pass& pass, int32_t index);
+  std::unique_ptr<Pending> Arrive(const Pass& pass, int32_t index);
+  // Into the copy where the slab's weights are from now on.
+  std::unique_ptr<Pending> GatherInto(int slab, char* copy);
   std::unique_ptr<Pending> Evict(const Instruction& at);
   void ClearPadding(int slab, void* gradient, Stream& stream);
   void Redirect(int slab, PlaneSet planes, char* copy);
@@ -241,14 +243,16 @@ class Engine {
   std::unique_ptr<HostArena> stored_arena_;
   char* stored_ = nullptr;  // slots that are stored
   std::unique_ptr<Records> records_;
-  std::unique_ptr<Stream> compute_stream_, network_stream_;
+  std::unique_ptr<Stream> compute_stream_, network_stream_, gather_stream_;
   // By lane, for lanes over the bus that some pass uses.
   std::array<std::unique_ptr<Stream>, kLanes> bus_streams_;
-  std::unique_ptr<UpdateLane> host_lane_;    // updates on the host
-  std::unique_ptr<UpdateLane> update_lane_;  // late updates on the device
+  std::unique_ptr<UpdateLane> host_lane_;         // updates on the host
+  std::unique_ptr<UpdateLane> update_lane_;       // late updates on the device
+  std::unique_ptr<Communicator> gather_network_;  // of the network's ranks
   // One for each lane, because an operation of each may be under way.
   std::unique_ptr<StreamCommunicator> compute_comm_;
   std::unique_ptr<SlabGroups> groups_;         // the network's
+  std::unique_ptr<SlabGroups> gather_groups_;  // the gathers'; often null
   std::vector<std::vector<Range>> identical_;  // by slab (layout.h)
   std::unique_ptr<Neighbours> neighbours_;
   std::unique_ptr<StepVisitGroups> visit_groups_;  // compute's, in visits

@@ -30,6 +30,14 @@ absl::Status Engine::MakeStreams(const Passes& passes) {
                                           *env_.compute, {.visits = true}));
   }
   const ProgramShape& shape = passes.begin()->second.program.shape;
+  if (!shape.shards.empty()) {
+    gather_stream_ = device.NewStream("gather");
+    DELINK_ASSIGN_OR_RETURN(gather_network_,
+                            env_.network->Split(0, env_.network->rank()));
+    DELINK_ASSIGN_OR_RETURN(
+        gather_groups_, SlabGroups::Create(*env_.store, device, *gather_stream_,
+                                           *gather_network_, {}));
+  }
   for (const auto& [kind, pass] : passes) {
     for (const Instruction& at : pass.program.instructions) {
       if (!IsOverBus(at.lane)) continue;

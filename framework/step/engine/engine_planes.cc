@@ -55,28 +55,54 @@ void Engine::ClearPadding(int slab, void* gradient, Stream& stream) {
   clear(bytes);
 }
 
-void Engine::Arrive(const Pass& pass, int32_t index) {
+std::unique_ptr<Pending> Engine::Arrive(const Pass& pass, int32_t index) {
   const Instruction& at = At(pass.program.instructions, index);
   const PlaneSet planes = PlaneSetOf(at);
   const int32_t copy_class = CopyClassOf(pass.program.shape, planes, at.slab);
   const int32_t number = At(pass.analysis.copies_of, index).front();
   const ParamStore& store = *env_.store;
   const int slab = SlabHere(store, at.slab);
-  Redirect(slab, planes,
-           static_cast<char*>(fetched_.at(
-               memory_.FetchedOffset(static_cast<size_t>(copy_class)) +
-               number * At(memory_.fetched, copy_class).bytes)));
+  char* const copy = static_cast<char*>(
+      fetched_.at(memory_.FetchedOffset(static_cast<size_t>(copy_class)) +
+                  number * At(memory_.fetched, copy_class).bytes));
+  if (GathersWeights(pass.program.shape, at)) return GatherInto(slab, copy);
+  Redirect(slab, planes, copy);
   Stream& stream = StreamOf(at.lane);
   if (at.op == Op::kTake) {
     // A reduction writes all of a shard.
-    if (store.placement(slab).gradient.sharded) return;
-    return ClearPadding(slab, store.now(slab, Plane::kGradient), stream);
+    if (!store.placement(slab).gradient.sharded) {
+      ClearPadding(slab, store.now(slab, Plane::kGradient), stream);
+    }
+    return nullptr;
   }
   for (const Plane plane : PlanesOf(store, planes)) {
     env_.device->CopyFromHost(stream, store.now(slab, plane),
                               store.home(slab, plane),
                               store.bytes(slab, plane));
   }
+  return nullptr;
+}
+
+std::unique_ptr<Pending> Engine::GatherInto(int slab, char* copy) {
+  ParamStore& store = *env_.store;
+  const DType dtype = store.dtype(slab, Plane::kWeight);
+  const int64_t bytes = store.bytes(slab, Plane::kWeight);  // of this rank's
+  const PlacementRow& row = store.placement(slab);
+  StreamCommunicator& group = gather_groups_->Of(slab);
+  const void* const home = store.home(slab, Plane::kWeight);
+  const int64_t first =
+      row.owner == kNoOwner ? gather_groups_->Place(slab) * bytes : 0;
+  if (row.weight.tier == Tier::kDevice) {
+    env_.device->Copy(*gather_stream_, copy + first, home, bytes);
+  } else {
+    env_.device->CopyFromHost(*gather_stream_, copy + first, home, bytes);
+  }
+  store.RedirectWhole(slab, Plane::kWeight, copy);
+  if (row.owner == kNoOwner) {
+    return group.AllGather(copy, bytes / SizeOf(dtype), dtype);
+  }
+  return group.Broadcast(copy, store.slab(slab).elements, dtype,
+                         gather_groups_->PlaceOf(slab, row.owner));
 }
 
 std::unique_ptr<Pending> Engine::Evict(const Instruction& at) {

@@ -36,16 +36,17 @@ int64_t Engine::TracedBytes(const Pass& pass, const Instruction& at) const {
   if (IsOfPlanes(at)) {
     int64_t bytes = 0;
     if (at.op == Op::kTake || at.op == Op::kRelease) return bytes;
+    if (GathersWeights(pass.program.shape, at)) {
+      return store.whole_bytes(slab, Plane::kWeight);
+    }
     for (const Plane plane : PlanesOf(store, PlaneSetOf(at))) {
       bytes += store.bytes(slab, plane);
     }
     return bytes;
   }
-  const int ranks = GroupSize(store, slab);
-  if (ranks == 1) return 0;
+  if (GroupSize(store, slab) == 1) return 0;
   const Plane plane = at.op == Op::kGather ? Plane::kWeight : Plane::kGradient;
-  return store.slab(slab).ShardElements(ranks) * ranks *
-         SizeOf(store.dtype(slab, plane));
+  return store.whole_bytes(slab, plane);
 }
 
 void Engine::Describe(Pass& pass) {

@@ -59,7 +59,6 @@ void AddCopies(const Layout& layout, int32_t ahead, bool late,
                ProgramShape* shape) {
   const std::vector<PlacementRow>& rows = layout.placement().rows;
   for (const PlaneSet planes : kAllPlaneSets) {
-    if (planes == PlaneSet::kUpdated && !late) continue;
     // By size, cut, exactness and residency.
     std::map<std::tuple<int64_t, AxisCut, bool, bool>, int32_t> classes;
     std::vector<int32_t>& of = shape->copy_class[static_cast<size_t>(planes)];
@@ -69,12 +68,16 @@ void AddCopies(const Layout& layout, int32_t ahead, bool late,
       const PlacementRow& row = At(rows, slab.first);
       const PlanePlacement place = PlacementOf(row, planes);
       of.push_back(-1);
-      if (place.tier == Tier::kDevice) continue;
+      const bool sharded = IsSharded(*shape, s);
+      const bool gathers = sharded && planes == PlaneSet::kWeight;
+      if (place.tier == Tier::kDevice && !gathers) continue;
       // The host has the state of slabs that it updates.
       const bool host = row.update == Tier::kHost;
       if (planes == PlaneSet::kState && host) continue;
-      // Resident weights are updated in the copy that visits read.
-      if (planes == PlaneSet::kUpdated && (host || place.resident)) continue;
+      // Whole weights are updated in the copy that visits read, if that is
+      // resident or updates are not late.
+      const bool own = sharded || (late && !place.resident);
+      if (planes == PlaneSet::kUpdated && (host || !own)) continue;
       const int64_t size = At(layout.slabs(), slab.logical).elements;
       const bool exact = At(layout.local_slabs(), slab.first).slab.exact;
       const auto next = static_cast<int32_t>(shape->copies.size());
@@ -148,7 +151,11 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches, int32_t ahead,
     }
     const PlacementRow& row = At(layout.placement().rows, slab.first);
     shape.gathers.push_back(row.state.sharded && !row.weight.sharded);
+    shape.shards.push_back(row.weight.sharded);
     if (VisitsTogether(shape)) shape.slab_cuts.push_back(slab.cut);
+  }
+  if (std::ranges::find(shape.shards, true) == shape.shards.end()) {
+    shape.shards.clear();
   }
   AddCopies(layout, ahead, late, &shape);
   AddWholes(layout, &shape);

@@ -12,13 +12,13 @@ namespace delink {
 
 // The shape of a layout, the same on every rank. It lacks slot classes and
 // exchanges, which need measured layers (measure.h). Host-resident planes of a
-// set share a class of copies if their logical slabs have the same size and are
-// cut in the same way. If the planes also have a resident copy, each
-// slab has its own. Otherwise there are as many copies as a layer or an update
-// works on at a time and, if there are more such slabs, up to `ahead` more for
-// prefetch and eviction. Whole gradients of slabs whose gradient is sharded are
-// of one class in the same way. If updates may be `late`, weights without a
-// resident copy have separate copies for updates.
+// set, and sharded weights, share a class of copies if their logical slabs have
+// the same size and are cut in the same way. If the planes also have a resident
+// copy, each slab has its own. Otherwise there are as many copies as a layer or
+// an update works on at a time and, if there are more such slabs, up to `ahead`
+// more for prefetch and eviction. Whole gradients of slabs whose gradient is
+// sharded are of one class in the same way. If updates may be `late`, weights
+// without a resident copy have separate copies for updates.
 ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches,
                      int32_t ahead = 1, bool late = false);
 

@@ -157,8 +157,11 @@ std::vector<StepMemory::SlotPool> SizeFetched(const ParamStore& store,
       const int32_t copy_class = CopyClassOf(any.shape, planes, s);
       if (copy_class < 0 || !table.IsHere(any.stage, s)) continue;
       int64_t bytes = 0;
+      const bool whole = planes == PlaneSet::kWeight && IsSharded(any.shape, s);
       for (const Plane plane : PlanesOf(store, planes)) {
-        bytes += AlignUp(store.bytes(SlabHere(store, s), plane));
+        const int slab = SlabHere(store, s);
+        bytes += AlignUp(whole ? store.whole_bytes(slab, plane)
+                               : store.bytes(slab, plane));
       }
       Grow(&At(pools, copy_class).bytes, bytes);
     }
@@ -325,8 +328,7 @@ ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
 }
 
 int64_t WholeGradientBytes(const ParamStore& store, int slab) {
-  const int ranks = GroupSize(store, slab);
-  return ShardBytes(store, slab, ranks) * ranks;
+  return store.whole_bytes(slab, Plane::kGradient);
 }
 
 MemoryAccount AccountOf(const ParamStore& store, const StepMemory& memory) {
@@ -357,7 +359,7 @@ std::string ToString(const MemoryAccount& account) {
       FormatBytes(account.workspace), "), copies ", FormatBytes(account.copies),
       ", records ", FormatBytes(account.records));
   if (account.fetched > 0) {
-    absl::StrAppend(&text, ", copies of host-resident planes ",
+    absl::StrAppend(&text, ", copies of planes that are kept elsewhere ",
                     FormatBytes(account.fetched));
   }
   if (account.overhead > 0) {

@@ -30,7 +30,7 @@ struct MemoryAccount {
   int64_t workspace = 0;
   int64_t copies = 0;   // staging of reductions; gradients kept apart; whole
                         // gradients, if gradients are sharded
-  int64_t fetched = 0;  // copies of host-resident planes
+  int64_t fetched = 0;  // copies of host-resident planes, of sharded weights
   int64_t records = 0;
   int64_t overhead = 0;  // of the device itself (Device::overhead)
   int64_t host = 0;      // on the host: host-resident planes, stored slots and

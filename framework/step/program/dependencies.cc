@@ -456,7 +456,13 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       return effects;
     case Op::kUpdate:
       effects.reads.push_back({ResourceKind::kNorm});
-      if (!HostUpdates(shape, slab)) return effects;
+      if (!HostUpdates(shape, slab)) {
+        // The weights must be the shard again.
+        if (IsSharded(shape, slab)) {
+          effects.reads.push_back({ResourceKind::kWeightAt, slab});
+        }
+        return effects;
+      }
       effects.reads.push_back({ResourceKind::kGradient, slab});
       // The planes must be at home.
       effects.reads.push_back({ResourceKind::kGradientAt, slab});

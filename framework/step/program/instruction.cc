@@ -80,6 +80,8 @@ const char* ToString(Lane lane) {
       return "compute";
     case Lane::kNetwork:
       return "network";
+    case Lane::kGather:
+      return "gather";
     case Lane::kToNext:
       return "to-next";
     case Lane::kFromPrevious:
@@ -254,9 +256,21 @@ bool ReducesParts(const ProgramShape& shape, int32_t slab) {
   return shape.reduces_parts && WholeClassOf(shape, slab) >= 0;
 }
 
+bool IsSharded(const ProgramShape& shape, int32_t slab) {
+  return !shape.shards.empty() && shape.shards[slab];
+}
+
+bool GathersWeights(const ProgramShape& shape, const Instruction& instruction) {
+  return instruction.op == Op::kFetch &&
+         PlaneSetOf(instruction) == PlaneSet::kWeight &&
+         IsSharded(shape, instruction.slab);
+}
+
 PlaneSet UpdatedSet(const ProgramShape& shape, int32_t slab) {
-  return CopyClassOf(shape, PlaneSet::kUpdated, slab) < 0 ? PlaneSet::kWeight
-                                                          : PlaneSet::kUpdated;
+  return CopyClassOf(shape, PlaneSet::kUpdated, slab) >= 0 ||
+                 IsSharded(shape, slab)
+             ? PlaneSet::kUpdated
+             : PlaneSet::kWeight;
 }
 
 bool HasCopiesForUpdates(const ProgramShape& shape, int32_t slab) {

@@ -17,7 +17,8 @@ namespace delink {
 enum class Op : uint8_t {
   kGather,    // slab: all-gathers the weights over the slab's ranks, after each
               // has updated its shard
-  kFetch,     // planes of a slab: copied from the host to a copy on the device
+  kFetch,     // planes of a slab: copied from the host to a copy on the device;
+              // sharded weights: all-gathered into a copy
   kTake,      // gradient of a slab: takes a copy; nothing was added to it yet
   kEvict,     // planes of a slab: their copy is written back to the host
   kRelease,   // planes of a slab: the copy may be reused
@@ -50,6 +51,7 @@ const char* ToString(Op op);
 enum class Lane : uint8_t {
   kCompute,
   kNetwork,       // collectives
+  kGather,        // of them those that gather sharded weights for visits
   kToNext,        // activations; if stages have several chunks, also from the
   kFromPrevious,  // last stage to the first
   kToPrevious,    // their gradients, the other way
@@ -61,7 +63,7 @@ enum class Lane : uint8_t {
   kUpdates,     // updates on the device that overlap with compute
   kHost,        // what the host computes
 };
-inline constexpr int kLanes = 12;
+inline constexpr int kLanes = 13;
 
 const char* ToString(Lane lane);
 // Which way a lane copies over the bus between the host and the device; two
@@ -150,9 +152,14 @@ struct ProgramShape {
   // By slab: its weights are whole but its update is sharded, so that a
   // kGather follows its kUpdate.
   std::vector<bool> gathers;
+  // By slab: this rank has a shard of its weights. Visits work in whole copies,
+  // which a kFetch gathers over the slab's ranks; updates work on the shard.
+  // Empty: none.
+  std::vector<bool> shards;
   // By set of planes and slab: the class of the copies on the device in which
-  // it works on host-resident planes, from kFetch or kTake to kRelease. -1: it
-  // works on them at home. An empty set: all -1.
+  // it works on planes that are host-resident, or on weights that are sharded,
+  // from kFetch or kTake to kRelease. -1: it works on them at home. An empty
+  // set: all -1.
   std::array<std::vector<int32_t>, kPlaneSets> copy_class;
   std::vector<int32_t> copies;  // by class: how many there is room for
   // By slab whose gradient is sharded: the class of the memory in which visits
@@ -203,6 +210,10 @@ int32_t WholeClassOf(const ProgramShape& shape, int32_t slab);
 int32_t WholeClasses(const ProgramShape& shape);  // how many
 // Whether the slab's gradient may be reduced in parts.
 bool ReducesParts(const ProgramShape& shape, int32_t slab);
+// Whether its weights are sharded.
+bool IsSharded(const ProgramShape& shape, int32_t slab);
+// Whether a kFetch gathers over the slab's ranks.
+bool GathersWeights(const ProgramShape& shape, const Instruction& instruction);
 // The set of weights that an update on the device writes.
 PlaneSet UpdatedSet(const ProgramShape& shape, int32_t slab);
 // Whether an update on the device needs copies of host-resident planes.

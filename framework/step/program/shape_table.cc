@@ -23,6 +23,7 @@ ShapeTable::ShapeTable(const ProgramShape& shape)
     updates_.push_back(HostUpdates(shape, slab)   ? Lane::kHost
                        : UpdatesLate(shape, slab) ? Lane::kUpdates
                                                   : Lane::kCompute);
+    fetches_.push_back(IsSharded(shape, slab) ? Lane::kGather : Lane::kIn);
     const AxisCut cut = CutOf(shape, slab);
     group_size_.push_back(stages_with * shape.ranks / cut.pieces);
     visit_group_size_.push_back(StageMesh(shape).PlacesOfVisit(cut) /
@@ -47,8 +48,9 @@ Lane ShapeTable::LaneOf(const Instruction& instruction) const {
       return Lane::kNetwork;
     case Op::kFetch:
     case Op::kTake:
-      return PlaneSetOf(instruction) == PlaneSet::kWeight ? Lane::kIn
-                                                          : Lane::kUpdatesIn;
+      return PlaneSetOf(instruction) == PlaneSet::kWeight
+                 ? fetches_[instruction.slab]
+                 : Lane::kUpdatesIn;
     case Op::kLoadSlot:
       return Lane::kIn;
     case Op::kEvict:

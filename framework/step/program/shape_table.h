@@ -43,6 +43,7 @@ class ShapeTable {
   std::vector<int32_t> visit_group_size_;  // by slab
   std::vector<bool> probed_;               // by slab
   std::vector<Lane> updates_;              // by slab
+  std::vector<Lane> fetches_;              // by slab: of weights for visits
 };
 
 }  // namespace delink

@@ -52,6 +52,11 @@ std::string CopyRules::Use(const Instruction& instruction) {
       contributed_[use.slab] = true;
     }
     Place& place = At(use.planes, use.slab);
+    if (place.copy_class < 0 && use.planes == PlaneSet::kUpdated) {
+      // The shard changes, so no whole copy may be left.
+      const std::string error = CheckAtHome(PlaneSet::kWeight, use.slab);
+      if (!error.empty()) return error;
+    }
     if (place.copy_class < 0) continue;
     if (!place.there) {
       const bool fresh = use.planes == PlaneSet::kGradient &&

@@ -41,6 +41,9 @@ void Describe(const Program& program, std::string* text) {
       absl::StrAppend(text, " (", absl::StrJoin(classes, " "), ")");
     }
   }
+  for (int32_t slab = 0; slab < shape.slabs; ++slab) {
+    if (IsSharded(shape, slab)) absl::StrAppend(text, ", shards ", slab);
+  }
   if (!shape.whole_class.empty()) {
     absl::StrAppend(
         text, ", whole gradients: ", absl::StrJoin(shape.whole_class, " "),

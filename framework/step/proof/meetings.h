@@ -2,11 +2,11 @@
 // ValidatePrograms.
 //
 // An instruction meets the instructions of other ranks that are done together
-// with it. A kReduce or kGather meets those of the ranks that have the slab (in
-// a probe, only of its data place), kNorm and kSum those of all ranks, a kSend
-// its one kRecv, a kProbe those of the ranks that have parts of the gradient
-// that it takes, and a visit those of the ranks with which it exchanges
-// something (visit_meetings.h).
+// with it. A kReduce, kGather or kFetch of sharded weights meets those of the
+// ranks that have the slab (in a probe a kReduce only of its data place), kNorm
+// and kSum those of all ranks, a kSend its one kRecv, a kProbe those of the
+// ranks that have parts of the gradient that it takes, and a visit those of the
+// ranks with which it exchanges something (visit_meetings.h).
 #pragma once
 
 #include <cstdint>
@@ -57,7 +57,7 @@ class Collectives {
   bool IsOf(int32_t stage, const Instruction& i) const;
 
  private:
-  const std::vector<bool> gathers_;
+  const std::vector<bool> gathers_, shards_;
   const ShapeTable table_;
   std::vector<int32_t> stage_of_;  // by layer
 };

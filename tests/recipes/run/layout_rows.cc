@@ -121,10 +121,11 @@ const std::vector<Axis> kAxes = {
      kRounding,
      {{"0"},
       Both("2", "zero=2"),
+      Both("3", "zero=3"),
       {"2 in parts",
        "stage.0.parallel.zero=2 stage.0.parallel.reduce=micro_batch "
        "stage.1.parallel.zero=2 stage.1.parallel.reduce=micro_batch"},
-      {"after", "stage.0.parallel.zero=1 stage.1.parallel.zero=2"}}},
+      {"after", "stage.0.parallel.zero=1 stage.1.parallel.zero=3"}}},
     {"recompute",
      kRounding,
      {{"norm+activation"},

@@ -53,8 +53,8 @@ std::vector<PipelineCase> Table() {
       of.options.dtype = numbers.dtype;
       of.options.bf16_gradients = numbers.bf16_gradients;
       of.options.muon = dice.Below(3) == 0;
-      of.options.zero = dice.Below(3);
-      of.options.reduces_micro_batches = of.options.zero == 2 && dice.Maybe();
+      of.options.zero = dice.Below(4);
+      of.options.reduces_micro_batches = of.options.zero >= 2 && dice.Maybe();
       of.options.recompute = dice.Maybe();
       of.options.remake = dice.Maybe();
       of.options.lane_threads = dice.Maybe();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -26,6 +27,24 @@ void ExpectSameResult(const StepResult& a, const StepResult& b) {
   EXPECT_FALSE(b.skipped);
 }
 
+// Where both ranks have values of the tensor.
+void ExpectSameRuns(const StepRig& rig, const StepRig& without,
+                    const std::string& tensor, Plane plane) {
+  std::map<int64_t, double> expected;
+  for (const StepRig::Run& run : without.Runs(tensor, plane)) {
+    for (size_t i = 0; i < run.values.size(); ++i) {
+      expected[run.first + static_cast<int64_t>(i)] = run.values[i];
+    }
+  }
+  for (const StepRig::Run& run : rig.Runs(tensor, plane)) {
+    for (size_t i = 0; i < run.values.size(); ++i) {
+      const auto at = expected.find(run.first + static_cast<int64_t>(i));
+      if (at == expected.end()) continue;
+      ASSERT_EQ(run.values[i], at->second) << tensor << " " << at->first;
+    }
+  }
+}
+
 void ExpectSameGradients(StepRig& rig, StepRig& without) {
   const HostBatch batch = rig.Batch(0);
   const auto a = rig.executor().Gradients(batch, 1);
@@ -33,9 +52,8 @@ void ExpectSameGradients(StepRig& rig, StepRig& without) {
   ASSERT_TRUE(a.ok()) << a.status();
   ExpectSameResult(*a, *b);
   EXPECT_EQ(rig.executor().GradientNorms(), without.executor().GradientNorms());
-  if (rig.options().zero > 1) return;  // no rank has whole ones
   for (const std::string& name : rig.TensorsHere()) {
-    EXPECT_EQ(rig.Gradient(name), without.Gradient(name)) << name;
+    ExpectSameRuns(rig, without, name, Plane::kGradient);
   }
 }
 
@@ -54,7 +72,7 @@ void ExpectSameSteps(StepRig& rig, StepRig& without) {
   }
   EXPECT_EQ(*rig.executor().WeightNorms(), *without.executor().WeightNorms());
   for (const std::string& name : rig.TensorsHere()) {
-    EXPECT_EQ(rig.Weight(name), without.Weight(name)) << name;
+    ExpectSameRuns(rig, without, name, Plane::kWeight);
   }
 }
 
@@ -138,12 +156,17 @@ void ExpectSameProbe(Communicator& world, const PipelineCase& of, StepRig& rig,
   }
 }
 
-// Of the ranks that have a tensor.
-bool AllHaveTheSame(Communicator& world, const StepRig& rig,
+// Of the ranks that have all of a tensor.
+bool AllHaveTheSame(Communicator& world, StepRig& rig,
                     const std::string& tensor) {
   const std::vector<std::string> here = rig.TensorsHere();
   uint64_t bits = 0;
-  const bool has = std::find(here.begin(), here.end(), tensor) != here.end();
+  bool has = std::find(here.begin(), here.end(), tensor) != here.end();
+  for (const LogicalTensor& t : rig.store().layout().tensors()) {
+    if (!has || t.name != tensor) continue;
+    const int slab = rig.store().LocalSlabsOf(t.slab).front();
+    has = !rig.store().placement(slab).weight.sharded;
+  }
   if (has) {
     for (const float x : rig.Weight(tensor)) {
       bits = bits * 31 + std::bit_cast<uint32_t>(x);
@@ -165,7 +188,9 @@ class Pair {
     RigOptions options = OfKind(of.kind, of.options);
     options.micro_batch = 2;
     options.global_batch = of.data * of.micro_batches * options.micro_batch;
+    if (!options.reduces_micro_batches) options.zero = 0;
     without_ = std::make_unique<StepRig>(*stage_, of.share, options);
+    options.zero = of.options.zero;
     options.pipeline = of.pipeline;
     options.turns = of.turns;
     if (of.delays) options.watch = &watch_;

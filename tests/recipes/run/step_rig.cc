@@ -15,6 +15,7 @@
 #include "framework/tensor/bfloat16.h"
 #include "layers/ops/accumulate.h"
 #include "layers/ops/matrix_product.h"
+#include "offload/plan/residency.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 #include "parallel/pipeline/zero_bubble.h"
@@ -199,7 +200,8 @@ void StepRig::MakeExecutor() {
                                            : OneFOneB,
                         options_.recompute);
   }
-  absl::StatusOr<std::unique_ptr<Executor>> executor = NewExecutor(planner);
+  absl::StatusOr<std::unique_ptr<Executor>> executor =
+      NewExecutor(WithResidency(planner));
   DELINK_CHECK(executor.ok()) << std::string(executor.status().message());
   executor_ = *std::move(executor);
 }
@@ -325,8 +327,17 @@ std::vector<StepRig::Run> StepRig::Runs(const std::string& tensor,
     for (size_t p = 0; p < local.params.size(); ++p) {
       const SlabParam& param = local.slab.params[p];
       if (local.params[p] != t.param) continue;
+      Range here = store_->held(slab, plane);
+      // The rest of a gradient is not reduced on this rank.
+      if (plane == Plane::kGradient && options_.zero > 0) {
+        here = store_->owned(slab);
+      }
+      const auto in_param = [&](int64_t element) {
+        return std::clamp<int64_t>(element - param.offset, 0, param.elements);
+      };
       ForEachLogicalRun(
-          local, p, store_->registry(), {0, param.elements},
+          local, p, store_->registry(),
+          {in_param(here.begin), in_param(here.end)},
           [&](Range range, int64_t first) {
             Run& run = runs.emplace_back(Run{.first = first});
             const auto* const values = static_cast<const char*>(

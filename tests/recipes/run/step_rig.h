@@ -42,7 +42,7 @@ struct RigOptions {
   double init_std = 0.02;
   MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
   int zero = 0;
-  bool reduces_micro_batches = false;  // with zero 2
+  bool reduces_micro_batches = false;  // with zero 2 and 3
   // Ranks between which layers and rows are cut, and whether activations are
   // between cut products; what is left of the ranks are data ranks.
   int tensor = 1;

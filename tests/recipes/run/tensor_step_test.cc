@@ -119,8 +119,8 @@ TensorCase DrawCase(Dice& dice) {
   options.dropout = dice.Maybe() ? 0.1 : 0;
   options.order = dice.Maybe() ? MicroBatchOrder::kLayerMajor
                                : MicroBatchOrder::kMicroBatchMajor;
-  options.zero = dice.Below(3);
-  options.reduces_micro_batches = options.zero == 2 && dice.Maybe();
+  options.zero = dice.Below(4);
+  options.reduces_micro_batches = options.zero >= 2 && dice.Maybe();
   options.turns = of.pipeline == 2 ? dice.Between(1, 2) : 1;
   options.halves = of.pipeline > 1 && options.turns == 1 && dice.Maybe();
   const int optimizer = dice.Below(4);

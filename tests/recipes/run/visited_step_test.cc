@@ -124,7 +124,7 @@ TEST_P(VisitedStepTest, AlsoWithDropoutAndRecompute) {
 }
 
 TEST_P(VisitedStepTest, AlsoOverRanks) {
-  for (const int zero : {0, 1, 2}) {
+  for (const int zero : {0, 1, 2, 3}) {
     Expect(2, "all",
            Visiting({.lane_threads = true,
                      .probes = true,

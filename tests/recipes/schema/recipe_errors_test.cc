@@ -359,7 +359,7 @@ constexpr Case kCases[] = {
     {"share = \"all\"",
      "share = \"all\"\nparallel = { zero = 1, reduce = \"micro_batch\" }",
      "gpt.toml:22:24: stage[0].parallel.reduce: \"micro_batch\", but zero = 1 "
-     "keeps whole gradients; use zero = 2, or reduce \"step\""},
+     "keeps whole gradients; use zero = 2 or 3, or reduce \"step\""},
     {"until = { fraction = 0.3 }", "depth = 1\nuntil = { gradient = 1.5 }",
      "gpt.toml:23:11: stage[0].until.gradient: nothing is shared in this "
      "stage, so no gradients can agree; leave the key out"},
