@@ -306,6 +306,12 @@ Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
   });
 }
 
+Descriptor WeightsOf(const Layout& layout, const LogicalTensor& tensor) {
+  return ExtentsIn(
+      layout, tensor, StateExtent::kElements,
+      [&](int slab, int rank) { return layout.WeightsOn(slab, rank); });
+}
+
 Descriptor OwnersOf(const Layout& layout, const LogicalTensor& tensor,
                     StateExtent grid) {
   Descriptor owners = DescriptorOf(layout, tensor, grid, true);

@@ -45,6 +45,9 @@ using Descriptor = std::vector<Extent>;
 Descriptor DescriptorOf(const Layout& layout, const LogicalTensor& tensor,
                         StateExtent grid, bool sharded);
 
+// Which rank has which weights of `tensor` (Layout::WeightsOn).
+Descriptor WeightsOf(const Layout& layout, const LogicalTensor& tensor);
+
 // Who owns each value of `tensor`: every value is in one extent. The owner of a
 // parameter's first element in a local slab owns all its factored statistics
 // there. If several slabs have the same statistics, they belong to the first.

@@ -113,6 +113,7 @@ void Layout::CutSlab(int logical, Groups& groups) {
       Group& group = groups[{stages, {i, cut}}];
       if (group == nullptr) group = MakeGroup(stages, i, cut);
       local.group = group;
+      NumberShards(local);
       local_slabs_.push_back(std::move(local));
     }
   }
@@ -202,8 +203,8 @@ void Layout::PlacePlanes() {
     row.state.sharded = options_.zero >= 1 && local.group->size() > 1;
     row.gradient.sharded = options_.zero >= 2 && local.group->size() > 1;
     // Stages visit their layers at other times, so they do not gather together.
-    row.weight.sharded = options_.zero >= 3 && local.group->size() > 1 &&
-                         IsOfOneStage(local.slab);
+    row.weight.sharded = options_.zero >= 3 && IsOfOneStage(local.slab) &&
+                         std::ssize(*local.group) > local.replicas;
     if (!row.state.sharded || !IsWhole(local)) continue;
     // The owners of one matrix's pieces gather them along the tensor axis.
     // Experts are whole.
@@ -282,11 +283,78 @@ Range Layout::OwnedBy(int local_slab, int rank) const {
 
 Range Layout::ReducedOn(int local_slab, int rank) const {
   const LocalSlab& local = At(local_slabs_, local_slab);
+  const int shard = ShardOf(local_slab, rank);
+  if (shard < 0) return {};
+  return ShardRange(local.slab, shard, static_cast<int>(local.group->size()));
+}
+
+void Layout::NumberShards(LocalSlab& local) const {
+  if (options_.zero < 3 || options_.shard == 0) return;
+  if (!IsOfOneStage(local.slab)) return;
+  std::vector<std::pair<int, int>> places;  // by rank: its part, place in that
+  std::map<int, int> members;               // by part
+  for (const int rank : *local.group) {
+    const int part = mesh().PlaceOf(rank)[Axis::kData] / options_.shard;
+    places.emplace_back(part, members[part]++);
+  }
+  local.replicas = static_cast<int>(members.size());
+  const int each = members.begin()->second;
+  if (local.replicas == 1 || each == 1) return;
+  std::vector<int> shards;
+  for (const auto& [part, place] : places) {
+    DELINK_CHECK_EQ(members[part], each) << local.slab.name;
+    const auto number = std::distance(members.begin(), members.find(part));
+    shards.push_back(place * local.replicas + static_cast<int>(number));
+  }
+  local.shards = std::make_shared<const std::vector<int>>(std::move(shards));
+}
+
+int Layout::ShardOf(int local_slab, int rank) const {
+  const LocalSlab& local = At(local_slabs_, local_slab);
   const std::vector<int>& group = *local.group;
   const auto at = std::lower_bound(group.begin(), group.end(), rank);
-  if (at == group.end() || *at != rank) return {};
-  return ShardRange(local.slab, static_cast<int>(at - group.begin()),
-                    static_cast<int>(local.group->size()));
+  if (at == group.end() || *at != rank) return -1;
+  const auto place = static_cast<int>(at - group.begin());
+  return local.shards == nullptr ? place : At(*local.shards, place);
+}
+
+Range Layout::WeightsOn(int local_slab, int rank) const {
+  const LocalSlab& local = At(local_slabs_, local_slab);
+  const PlacementRow& row = At(placement_.rows, local_slab);
+  const int shard = ShardOf(local_slab, rank);
+  if (shard < 0) return {};
+  const Range all{0, local.slab.elements};
+  if (!row.weight.sharded) return all;
+  const int first = shard / local.replicas * local.replicas;
+  if (row.owner != kNoOwner) {
+    const int owned = ShardOf(local_slab, row.owner);
+    return owned / local.replicas * local.replicas == first ? all : Range{};
+  }
+  const auto ranks = static_cast<int>(local.group->size());
+  return {ShardRange(local.slab, first, ranks).begin,
+          ShardRange(local.slab, first + local.replicas - 1, ranks).end};
+}
+
+// Ranks of the group whose shard matches.
+template <typename Matches>
+std::vector<int> Layout::Among(int local_slab, Matches matches) const {
+  std::vector<int> ranks;
+  for (const int rank : *At(local_slabs_, local_slab).group) {
+    if (matches(ShardOf(local_slab, rank))) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::vector<int> Layout::GatherGroup(int local_slab, int rank) const {
+  const int replicas = At(local_slabs_, local_slab).replicas;
+  const int own = ShardOf(local_slab, rank) % replicas;
+  return Among(local_slab, [=](int shard) { return shard % replicas == own; });
+}
+
+std::vector<int> Layout::ReplicaGroup(int local_slab, int rank) const {
+  const int replicas = At(local_slabs_, local_slab).replicas;
+  const int own = ShardOf(local_slab, rank) / replicas;
+  return Among(local_slab, [=](int shard) { return shard / replicas == own; });
 }
 
 }  // namespace delink

@@ -59,6 +59,12 @@ struct LocalSlab {
   // The ranks that have it, ascending; local slabs with the same ranks share
   // one list. Their gradients are parts of a sum, except IdenticalOverTensor.
   std::shared_ptr<const std::vector<int>> group;
+  // If parts of the group have the weights (Options::shard): how many parts,
+  // and by place in the group, the number of the shard that its rank owns.
+  // Ranks with the same weights own neighbouring shards. Null: shards are in
+  // the group's order.
+  int replicas = 1;
+  std::shared_ptr<const std::vector<int>> shards;
 };
 
 // Local slabs [first, first + cut.pieces); which of them a place of a stage has
@@ -107,6 +113,9 @@ class Layout {
     // 1: optimizer state is sharded over the group; 2: gradients too; 3:
     // weights too, except those of slabs that several stages use.
     int zero = 0;
+    // With sharded weights: so many neighbouring data places have them
+    // together, as have the next ones. 0: all.
+    int shard = 0;
     // With sharded gradients: each micro-batch's gradients are reduced, and
     // added to the shards.
     bool reduces_micro_batches = false;
@@ -182,6 +191,14 @@ class Layout {
   // The elements whose sum is on `rank` after a reduction over the group: its
   // even shard, also if one rank owns the slab.
   Range ReducedOn(int local_slab, int rank) const;
+  // The number of this shard among those of the group; -1: not in the group.
+  int ShardOf(int local_slab, int rank) const;
+  // The elements whose weights are on `rank`.
+  Range WeightsOn(int local_slab, int rank) const;
+  // Of a rank of the group, ascending: those that together have the weights
+  // once, and those that have the same weights.
+  std::vector<int> GatherGroup(int local_slab, int rank) const;
+  std::vector<int> ReplicaGroup(int local_slab, int rank) const;
   // The elements whose whole gradient is on every place along the tensor axis;
   // they count as zeros on all but one place. Without `sequence` these are the
   // parameters that are neither cut nor by head; with it there are none.
@@ -198,6 +215,9 @@ class Layout {
     return mesh().PieceAt(mesh().InStage(mesh().PlaceOf(rank)), cut);
   }
   void CutSlab(int logical, Groups& groups);
+  void NumberShards(LocalSlab& local) const;
+  template <typename Matches>
+  std::vector<int> Among(int local_slab, Matches matches) const;
   // How a parameter may be cut, and whether it is exact: parameters of one
   // program slab have both in common.
   using Way = std::pair<AxisCut, bool>;

@@ -93,6 +93,7 @@ DType ParamStore::TypeOf(Plane plane, bool exact) const {
 }
 
 Range ParamStore::held(int slab, Plane plane) const {
+  if (plane == Plane::kWeight) return layout_->WeightsOn(IndexOf(slab), rank_);
   if (PlacementOf(placement(slab), plane).sharded) return owned(slab);
   return {0, At(slabs_, slab).elements};
 }
@@ -104,8 +105,11 @@ int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
   const PlacementRow& row = placement(slab);
   if (!has(slab, plane)) return 0;
   if (!PlacementOf(row, plane).sharded) return shard * group;
-  if (row.owner == kNoOwner) return shard;
-  return row.owner == rank_ ? s.elements : 0;
+  const bool weights = plane == Plane::kWeight;
+  if (row.owner == kNoOwner) {
+    return weights ? shard * local(slab).replicas : shard;
+  }
+  return weights ? held(slab, plane).size() : owned(slab).size();
 }
 
 int64_t ParamStore::bytes(int slab, Plane plane) const {

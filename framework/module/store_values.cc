@@ -109,6 +109,7 @@ DType StoreValues::type(const Field& field) const {
 Descriptor StoreValues::In(Plane plane, const Field& field,
                            const LogicalTensor& tensor) const {
   const Layout& layout = store_.layout();
+  if (plane == Plane::kWeight) return WeightsOf(layout, tensor);
   const Range locals = layout.LocalSlabsOfLogical(tensor.slab);
   // In a group of one rank nothing is sharded; the rank owns everything.
   bool sharded = false;

@@ -111,6 +111,46 @@ void CountInside(const ImaginedStage& imagined,
   }
 }
 
+// An exchange of a slab's weights or gradient, which has `bytes` in all.
+struct SlabExchange {
+  bool gathers = false;  // else it reduces and scatters
+  std::vector<int> ranks;
+  int64_t bytes = 0;
+};
+
+// Of a kReduce, a kGather or a kFetch of sharded weights, in order.
+std::vector<SlabExchange> ExchangesOf(const ParamStore& store,
+                                      const Instruction& at) {
+  const Layout& layout = store.layout();
+  const int slab = SlabHere(store, at.slab);
+  const int local = layout.LocalSlabOf(at.slab, store.rank());
+  const std::vector<int>& group = *store.local(slab).group;
+  if (group.size() == 1) return {};
+  const PlacementRow& row = store.placement(slab);
+  const int64_t weights = store.whole_bytes(slab, Plane::kWeight);
+  if (at.op == Op::kFetch) {
+    return {{true, layout.GatherGroup(local, store.rank()), weights}};
+  }
+  if (at.op == Op::kGather && row.weight.sharded) {
+    if (store.bytes(slab, Plane::kWeight) == 0) return {};
+    return {{true, layout.ReplicaGroup(local, store.rank()),
+             store.bytes(slab, Plane::kWeight)}};
+  }
+  if (at.op == Op::kGather) return {{true, group, weights}};
+  const int64_t bytes = store.whole_bytes(slab, Plane::kGradient);
+  if (InTwoSteps(store, slab)) {
+    const int64_t part = bytes / std::ssize(group) * store.local(slab).replicas;
+    return {{false, layout.GatherGroup(local, store.rank()), bytes},
+            {false, layout.ReplicaGroup(local, store.rank()), part}};
+  }
+  std::vector<SlabExchange> exchanges = {{false, group, bytes}};
+  // Every rank updates all of it, or one does.
+  if (!row.state.sharded || row.owner != kNoOwner) {
+    exchanges.push_back({true, group, bytes});
+  }
+  return exchanges;
+}
+
 // Exchanges of all lanes other than compute in a step.
 void CountExchanges(const ParamStore& store,
                     const std::vector<LayerPlan>& layers,
@@ -126,44 +166,30 @@ void CountExchanges(const ParamStore& store,
     const bool gather =
         at.op == Op::kGather || GathersWeights(plan.program.shape, at);
     if (at.op != Op::kReduce && !gather) continue;
-    const int slab =
-        store.SlabOf(store.layout().LocalSlabOf(at.slab, store.rank()));
-    const int ranks = GroupSize(store, slab);
-    if (ranks == 1) continue;
-    const char* const what = gather ? "weights" : "gradients";
-    const std::string along = AlongOf(mesh, *store.local(slab).group);
-    const int64_t bytes =
-        store.whole_bytes(slab, gather ? Plane::kWeight : Plane::kGradient);
-    if (at.op == Op::kReduce) {
-      plan.reduced_bytes += bytes;
-      Count({what, "reduce-scatter", along, ranks, 1, bytes}, plan);
+    for (const SlabExchange& of : ExchangesOf(store, at)) {
+      (of.gathers ? plan.gathered_bytes : plan.reduced_bytes) += of.bytes;
+      Count({gather ? "weights" : "gradients",
+             of.gathers ? "all-gather" : "reduce-scatter",
+             AlongOf(mesh, of.ranks), std::ssize(of.ranks), 1, of.bytes},
+            plan);
     }
-    // The gradient if updates are whole or one rank's, and the weights if not
-    // every rank has them.
-    const PlacementRow& row = store.placement(slab);
-    const bool gathers = gather ? row.state.sharded
-                                : !row.state.sharded || row.owner != kNoOwner;
-    if (!gathers) continue;
-    plan.gathered_bytes += bytes;
-    Count({what, "all-gather", along, ranks, 1, bytes}, plan);
   }
 }
 
 // What a kReduce, a kGather or a kFetch of sharded weights sends.
 Sent SentOfSlab(const ParamStore& store, const Instruction& at) {
-  const int slab =
-      store.SlabOf(store.layout().LocalSlabOf(at.slab, store.rank()));
-  const int ranks = GroupSize(store, slab);
-  if (ranks == 1) return {};
-  const bool gather = at.op != Op::kReduce;
-  const Plane plane = gather ? Plane::kWeight : Plane::kGradient;
-  const DType type = store.dtype(slab, plane);
-  const int64_t part = SentInParts(store.whole_bytes(slab, plane), ranks);
-  const PlacementRow& row = store.placement(slab);
-  const bool owned = row.owner != kNoOwner;
-  if (gather && owned) return {1, store.slab(slab).elements * SizeOf(type)};
-  if (gather || (row.state.sharded && !owned)) return {1, part};
-  return {2, 2 * part};  // scattered, and gathered again
+  const int slab = SlabHere(store, at.slab);
+  const bool owned = store.placement(slab).owner != kNoOwner;
+  Sent sent;
+  for (const SlabExchange& of : ExchangesOf(store, at)) {
+    ++sent.operations;
+    // The owner's weights are broadcast.
+    sent.bytes += owned && at.op != Op::kReduce
+                      ? store.slab(slab).elements *
+                            SizeOf(store.dtype(slab, Plane::kWeight))
+                      : SentInParts(of.bytes, std::ssize(of.ranks));
+  }
+  return sent;
 }
 
 // What an instruction makes this rank send.

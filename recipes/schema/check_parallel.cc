@@ -213,6 +213,16 @@ void CheckReduce(Section& document, const Recipe& recipe, size_t i) {
                       parallel.zero));
 }
 
+void CheckShard(Section& document, const Recipe& recipe, size_t i) {
+  const ParallelConfig& parallel = recipe.stages[i].parallel;
+  if (parallel.shard == 0 || parallel.zero == 3) return;
+  document.Error(
+      StageKey(i, "parallel.shard"),
+      absl::StrFormat("%d, but zero = %d keeps whole weights; use zero = 3, or "
+                      "leave shard out",
+                      parallel.shard, parallel.zero));
+}
+
 // Ranks of the tensor axis update such matrices together, on their devices.
 void CheckHostUpdates(Section& document, const Recipe& recipe, size_t i) {
   const Stage& stage = recipe.stages[i];
@@ -266,6 +276,7 @@ void CompleteParallel(Section& document, Recipe& recipe) {
     }
     CheckContext(document, recipe, i);
     CheckReduce(document, recipe, i);
+    CheckShard(document, recipe, i);
     CheckHostUpdates(document, recipe, i);
     // Without a pipeline nothing is cut, whatever the other keys say.
     if (parallel.pipeline > 1 && CheckPieces(document, recipe, i)) {

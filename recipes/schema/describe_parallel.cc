@@ -208,6 +208,14 @@ void DescribeParallel(Section& s, ParallelConfig& parallel) {
                 "for each layer. Not inherited from the previous stage",
          .min = 0,
          .max = 3});
+  s.Int("shard", &parallel.shard,
+        {.doc = "with zero = 3: neighbouring data ranks that have the weights "
+                "together, such as those of a node; the next ones have them "
+                "again. Gradients are then summed in two steps. Not inherited "
+                "from the previous stage",
+         .when_omitted = "all data ranks",
+         .min = 1,
+         .max = kMaxRanks});
   s.Enum(
       "reduce", &parallel.reduce, Word,
       {.doc = "when gradients are reduced. step: once, when they are "

@@ -55,6 +55,30 @@ absl::Status CheckExpert(const Recipe& recipe, size_t i,
                       })));
 }
 
+// Ranks that have the weights together have equally many of each group with the
+// same experts.
+absl::Status CheckShard(const Recipe& recipe, size_t i,
+                        const ParallelConfig& parallel) {
+  const int64_t shard = parallel.shard;
+  const int64_t experts = std::max<int64_t>(
+      1, parallel.expert / (parallel.tensor * parallel.context));
+  const auto fits = [&](int64_t n) {
+    return parallel.data % n == 0 && (n % experts == 0 || experts % n == 0);
+  };
+  if (shard == 0 || fits(shard)) return absl::OkStatus();
+  const std::string key = absl::StrFormat("stage[%d].parallel.shard", i);
+  return ErrorAt(
+      recipe, key, key,
+      absl::StrFormat(
+          "%d does not divide the %d data ranks%s; use shard %s", shard,
+          parallel.data,
+          experts > 1 ? absl::StrFormat(" into parts that fit expert groups of "
+                                        "%d of them",
+                                        experts)
+                      : "",
+          Nearest(shard, parallel.data, fits)));
+}
+
 absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
                       bool planned, ParallelConfig& parallel) {
   const std::string subject = absl::StrFormat("stage[%d].parallel", i);
@@ -79,7 +103,10 @@ absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
     parallel.data = world_size / one.ranks();
   }
   const int64_t ranks = parallel.ranks();
-  if (ranks == world_size) return CheckExpert(recipe, i, parallel);
+  if (ranks == world_size) {
+    DELINK_RETURN_IF_ERROR(CheckExpert(recipe, i, parallel));
+    return CheckShard(recipe, i, parallel);
+  }
   const bool others = world_size % (ranks / parallel.data) == 0;
   return ErrorAt(
       recipe, key, subject,

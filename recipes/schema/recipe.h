@@ -90,6 +90,7 @@ struct ParallelConfig {
   int64_t chunks = 0;
   std::vector<int64_t> layers;  // blocks by chunk; empty: cut by cost
   int64_t zero = 0;             // ZeRO stage, 0 to 3
+  int64_t shard = 0;            // data ranks that share weights; 0: all
   GradientReduction reduce = GradientReduction::kStep;
   // Sequence parallelism: whether each tensor rank holds its own rows between
   // the tensor-parallel products. No effect on a single tensor rank.

@@ -174,6 +174,8 @@ class Engine {
   std::unique_ptr<Pending> Exchange(const Pass& pass, const Instruction& at);
   // `adds`: the shard has the sum of other parts.
   std::unique_ptr<Pending> Reduce(const Pass& pass, int slab, bool adds);
+  // The same over two groups (InTwoSteps), from `whole`.
+  std::unique_ptr<Pending> ReduceInTwo(int slab, const void* whole, bool adds);
   // `gradient`: the slab's, at home or in a copy.
   void ClearIdentical(Stream& stream, int slab, void* gradient);
   void Squares(int slab);

@@ -12,13 +12,15 @@ namespace delink {
 // Collective, so it runs first: a rank that lacks memory fails only later.
 absl::Status Engine::MakeStreams(const Passes& passes) {
   Device& device = *env_.device;
+  const ProgramShape& shape = passes.begin()->second.program.shape;
   compute_stream_ = device.NewStream("compute");
   network_stream_ = device.NewStream("network");
   compute_comm_ = StageThroughHost(device, *compute_stream_, *env_.compute);
   DELINK_ASSIGN_OR_RETURN(
       groups_,
       SlabGroups::Create(*env_.store, device, *network_stream_, *env_.network,
-                         {.stages = passes.contains(PassKind::kProbe)}));
+                         {.stages = passes.contains(PassKind::kProbe),
+                          .shards = !shape.shards.empty()}));
   DELINK_ASSIGN_OR_RETURN(
       visit_groups_,
       StepVisitGroups::Create(env_.store->layout().mesh(), device,
@@ -29,14 +31,13 @@ absl::Status Engine::MakeStreams(const Passes& passes) {
         probe_groups_, SlabGroups::Create(*env_.store, device, *compute_stream_,
                                           *env_.compute, {.visits = true}));
   }
-  const ProgramShape& shape = passes.begin()->second.program.shape;
   if (!shape.shards.empty()) {
     gather_stream_ = device.NewStream("gather");
     DELINK_ASSIGN_OR_RETURN(gather_network_,
                             env_.network->Split(0, env_.network->rank()));
     DELINK_ASSIGN_OR_RETURN(
         gather_groups_, SlabGroups::Create(*env_.store, device, *gather_stream_,
-                                           *gather_network_, {}));
+                                           *gather_network_, {.shards = true}));
   }
   for (const auto& [kind, pass] : passes) {
     for (const Instruction& at : pass.program.instructions) {

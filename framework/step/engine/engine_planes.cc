@@ -88,10 +88,9 @@ std::unique_ptr<Pending> Engine::GatherInto(int slab, char* copy) {
   const DType dtype = store.dtype(slab, Plane::kWeight);
   const int64_t bytes = store.bytes(slab, Plane::kWeight);  // of this rank's
   const PlacementRow& row = store.placement(slab);
-  StreamCommunicator& group = gather_groups_->Of(slab);
+  StreamCommunicator& group = gather_groups_->OfGather(slab);
   const void* const home = store.home(slab, Plane::kWeight);
-  const int64_t first =
-      row.owner == kNoOwner ? gather_groups_->Place(slab) * bytes : 0;
+  const int64_t first = row.owner == kNoOwner ? group.rank() * bytes : 0;
   if (row.weight.tier == Tier::kDevice) {
     env_.device->Copy(*gather_stream_, copy + first, home, bytes);
   } else {
@@ -102,7 +101,7 @@ std::unique_ptr<Pending> Engine::GatherInto(int slab, char* copy) {
     return group.AllGather(copy, bytes / SizeOf(dtype), dtype);
   }
   return group.Broadcast(copy, store.slab(slab).elements, dtype,
-                         gather_groups_->PlaceOf(slab, row.owner));
+                         gather_groups_->HolderInGather(slab));
 }
 
 std::unique_ptr<Pending> Engine::Evict(const Instruction& at) {

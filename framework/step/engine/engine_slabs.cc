@@ -19,6 +19,7 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab, bool adds) {
   const DType dtype = store.dtype(slab, Plane::kGradient);
   void* const whole = WholeGradient(pass, slab);
   ClearIdentical(*network_stream_, slab, whole);
+  if (!probe && InTwoSteps(store, slab)) return ReduceInTwo(slab, whole, adds);
   // A probe needs the whole gradient, as does a rank that updates whole slabs.
   const PlacementRow& row = store.placement(slab);
   const bool sharded = row.gradient.sharded && !probe;
@@ -56,6 +57,30 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab, bool adds) {
        }});
 }
 
+std::unique_ptr<Pending> Engine::ReduceInTwo(int slab, const void* whole,
+                                             bool adds) {
+  const ParamStore& store = *env_.store;
+  const DType dtype = store.dtype(slab, Plane::kGradient);
+  const int64_t count = store.slab(slab).ShardElements(GroupSize(store, slab));
+  StreamCommunicator& replicas = groups_->OfReplicas(slab);
+  const int64_t part = count * replicas.size();
+  void* const staging = copies_.at(0);
+  void* const sum = copies_.at(part * SizeOf(dtype));
+  void* const plane = store.now(slab, Plane::kGradient);
+  return Chain(groups_->OfGather(slab).ReduceScatter(whole, staging, part,
+                                                     dtype, ReduceOp::kSum),
+               {[=, &replicas] {
+                  return replicas.ReduceScatter(staging, adds ? sum : plane,
+                                                count, dtype, ReduceOp::kSum);
+                },
+                [=, this]() -> std::unique_ptr<Pending> {
+                  if (!adds) return nullptr;
+                  env_.accumulate(*env_.device, *network_stream_, dtype, plane,
+                                  sum, count);
+                  return nullptr;
+                }});
+}
+
 // If all places along the tensor axis have the same gradient, only one counts.
 void Engine::ClearIdentical(Stream& stream, int slab, void* gradient) {
   const ParamStore& store = *env_.store;
@@ -72,16 +97,19 @@ void Engine::ClearIdentical(Stream& stream, int slab, void* gradient) {
 std::unique_ptr<Pending> Engine::Gather(int slab) {
   const ParamStore& store = *env_.store;
   const Slab& of = store.slab(slab);
-  void* const whole = store.at(slab, Plane::kWeight, 0);
+  void* const held = store.now(slab, Plane::kWeight);
   const DType dtype = store.dtype(slab, Plane::kWeight);
-  StreamCommunicator& group = groups_->Of(slab);
+  const bool sharded = store.placement(slab).weight.sharded;
+  if (sharded && store.held(slab, Plane::kWeight).size() == 0) return nullptr;
+  StreamCommunicator& group =
+      sharded ? groups_->OfReplicas(slab) : groups_->Of(slab);
   const int owner = store.placement(slab).owner;
   if (owner != kNoOwner) {
-    return group.Broadcast(whole, of.elements, dtype,
-                           groups_->PlaceOf(slab, owner));
+    const int place = sharded ? groups_->OwnerInReplicas(slab)
+                              : groups_->PlaceOf(slab, owner);
+    return group.Broadcast(held, of.elements, dtype, place);
   }
-  return group.AllGather(whole, of.ShardElements(GroupSize(store, slab)),
-                         dtype);
+  return group.AllGather(held, of.ShardElements(GroupSize(store, slab)), dtype);
 }
 
 void Engine::Squares(int slab) {

@@ -45,8 +45,9 @@ int64_t Engine::TracedBytes(const Pass& pass, const Instruction& at) const {
     return bytes;
   }
   if (GroupSize(store, slab) == 1) return 0;
-  const Plane plane = at.op == Op::kGather ? Plane::kWeight : Plane::kGradient;
-  return store.whole_bytes(slab, plane);
+  // Of sharded weights only those that are here are gathered.
+  if (at.op == Op::kGather) return store.bytes(slab, Plane::kWeight);
+  return store.whole_bytes(slab, Plane::kGradient);
 }
 
 void Engine::Describe(Pass& pass) {

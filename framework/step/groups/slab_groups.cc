@@ -41,10 +41,16 @@ std::vector<std::vector<int>> GroupsOf(const Layout& layout,
     if (ranks.size() > 1 && known.insert(ranks).second) groups.push_back(ranks);
   };
   std::set<std::pair<const std::vector<int>*, AxisCut>> seen;
-  for (const LocalSlab& slab : layout.local_slabs()) {
+  for (size_t s = 0; s < layout.local_slabs().size(); ++s) {
+    const LocalSlab& slab = layout.local_slabs()[s];
     const AxisCut cut = At(layout.program_slabs(), slab.program_slab).cut;
     if (!seen.insert({slab.group.get(), cut}).second) continue;
     add(*slab.group);
+    for (const int rank : *slab.group) {
+      if (!options.shards) break;
+      add(layout.GatherGroup(static_cast<int>(s), rank));
+      add(layout.ReplicaGroup(static_cast<int>(s), rank));
+    }
     if (!options.stages && !options.visits) continue;
     for (const int rank : *slab.group) {
       if (options.stages) add(OfOneMicroBatch(layout, slab, rank, false));
@@ -85,6 +91,36 @@ StreamCommunicator& SlabGroups::OfRanks(const std::vector<int>& ranks) const {
 
 StreamCommunicator& SlabGroups::Of(int slab) const {
   return OfRanks(*store_.local(slab).group);
+}
+
+int SlabGroups::LocalOf(int slab) const {
+  return store_.layout().LocalSlabOf(store_.local(slab).program_slab,
+                                     store_.rank());
+}
+
+StreamCommunicator& SlabGroups::OfGather(int slab) const {
+  return OfRanks(store_.layout().GatherGroup(LocalOf(slab), store_.rank()));
+}
+
+StreamCommunicator& SlabGroups::OfReplicas(int slab) const {
+  return OfRanks(store_.layout().ReplicaGroup(LocalOf(slab), store_.rank()));
+}
+
+int SlabGroups::HolderInGather(int slab) const {
+  const Layout& layout = store_.layout();
+  const int local = LocalOf(slab);
+  const std::vector<int> ranks = layout.GatherGroup(local, store_.rank());
+  const auto at = std::ranges::find_if(ranks, [&](int rank) {
+    return layout.WeightsOn(local, rank).size() > 0;
+  });
+  return static_cast<int>(at - ranks.begin());
+}
+
+int SlabGroups::OwnerInReplicas(int slab) const {
+  const std::vector<int> ranks =
+      store_.layout().ReplicaGroup(LocalOf(slab), store_.rank());
+  const auto at = std::ranges::find(ranks, store_.placement(slab).owner);
+  return static_cast<int>(at - ranks.begin());
 }
 
 StreamCommunicator& SlabGroups::OfMicroBatch(int slab) const {

@@ -22,6 +22,7 @@ class SlabGroups {
   struct Options {
     bool stages = false;  // OfMicroBatch will be called
     bool visits = false;  // OfVisits will be called
+    bool shards = false;  // OfGather and OfReplicas will be called
   };
   // Collective over `world`, the ranks of the store's layout. All ranks split
   // it alike, by the layout, also ranks that have none of a group's slabs.
@@ -40,6 +41,14 @@ class SlabGroups {
   // Of these the ranks of this rank's stage, which work on the same visits;
   // null if it is alone.
   StreamCommunicator* OfVisits(int slab) const;
+  // Of slabs with sharded weights: Layout::GatherGroup and ReplicaGroup of this
+  // rank. The latter must be several.
+  StreamCommunicator& OfGather(int slab) const;
+  StreamCommunicator& OfReplicas(int slab) const;
+  // In OfGather, of a slab with one owner: the place of the rank that has the
+  // weights. In OfReplicas: the owner's, if the owner is among them.
+  int HolderInGather(int slab) const;
+  int OwnerInReplicas(int slab) const;
   // The place in the slab's group of this rank, or of a rank of the world that
   // is in the group.
   int Place(int slab) const { return PlaceOf(slab, store_.rank()); }
@@ -48,6 +57,7 @@ class SlabGroups {
  private:
   explicit SlabGroups(const ParamStore& store) : store_(store) {}
   StreamCommunicator& OfRanks(const std::vector<int>& ranks) const;
+  int LocalOf(int slab) const;
 
   const ParamStore& store_;
   // Of the groups that this rank is in, except the world.

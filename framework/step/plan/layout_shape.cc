@@ -150,7 +150,9 @@ ProgramShape ShapeOf(const Layout& layout, int32_t micro_batches, int32_t ahead,
       At(shape.slabs_of_layer, place - visited.begin()).push_back(s);
     }
     const PlacementRow& row = At(layout.placement().rows, slab.first);
-    shape.gathers.push_back(row.state.sharded && !row.weight.sharded);
+    const LocalSlab& local = At(layout.local_slabs(), slab.first);
+    shape.gathers.push_back(row.state.sharded &&
+                            (!row.weight.sharded || local.replicas > 1));
     shape.shards.push_back(row.weight.sharded);
     if (VisitsTogether(shape)) shape.slab_cuts.push_back(slab.cut);
   }

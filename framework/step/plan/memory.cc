@@ -51,6 +51,7 @@ int64_t ShardBytes(const ParamStore& store, int slab, int ranks) {
          SizeOf(store.dtype(slab, Plane::kGradient));
 }
 
+// What a kReduce stages.
 int64_t LargestShard(const ParamStore& store, bool parts) {
   int64_t bytes = 0;
   for (size_t s = 0; s < store.slabs().size(); ++s) {
@@ -58,6 +59,11 @@ int64_t LargestShard(const ParamStore& store, bool parts) {
     const int ranks = GroupSize(store, slab);
     // The shard of a sharded gradient needs no staging, unless it is added.
     const PlacementRow& row = store.placement(slab);
+    if (InTwoSteps(store, slab)) {
+      Grow(&bytes, (store.local(slab).replicas + (parts ? 1 : 0)) *
+                       ShardBytes(store, slab, ranks));
+      continue;
+    }
     if (row.gradient.sharded && row.owner == kNoOwner && !parts) continue;
     if (ranks > 1) Grow(&bytes, ShardBytes(store, slab, ranks));
   }
@@ -325,6 +331,12 @@ ApartPlaces PlaceApart(const ParamStore& store, const ProgramShape& shape,
     places.bytes += AlignUp(WholeGradientBytes(store, SlabHere(store, slab)));
   }
   return places;
+}
+
+bool InTwoSteps(const ParamStore& store, int slab) {
+  const PlacementRow& row = store.placement(slab);
+  return row.weight.sharded && row.owner == kNoOwner &&
+         store.local(slab).replicas > 1;
 }
 
 int64_t WholeGradientBytes(const ParamStore& store, int slab) {

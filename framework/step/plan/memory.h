@@ -155,6 +155,10 @@ inline int GroupSize(const ParamStore& store, int slab) {
   return static_cast<int>(store.local(slab).group->size());
 }
 
+// Whether its gradient is reduced over the ranks that have the weights
+// together, then over those that have the same (LocalSlab::replicas).
+bool InTwoSteps(const ParamStore& store, int slab);
+
 // Bytes of a slab's gradient on one rank, if it were not sharded.
 int64_t WholeGradientBytes(const ParamStore& store, int slab);
 

@@ -70,9 +70,16 @@ class Shares {
       const auto [at, added] =
           known.try_emplace(FormOf(layout_, s), static_cast<int>(known.size()));
       if (added) example_.push_back(static_cast<int>(s));
-      const int owner = layout_.placement().rows[s].owner;
-      if (owner != kNoOwner) ++owned_[owner][at->second];
+      const PlacementRow& row = layout_.placement().rows[s];
+      if (row.owner != kNoOwner) ++owned_[row.owner][at->second];
+      const auto local = static_cast<int>(s);
+      for (const int rank : group) {
+        if (row.owner == kNoOwner || !row.weight.sharded) break;
+        const bool has = layout_.WeightsOn(local, rank).size() > 0;
+        if (has && rank != row.owner) ++owned_[rank][-1 - at->second];
+      }
       in_group_[&group].insert(at->second);
+      slab_of_[&group] = local;
     }
   }
 
@@ -82,7 +89,7 @@ class Shares {
     int number = 0;
     for (const auto& [group, forms] : in_group_) {
       ++number;
-      const int at = PlaceIn(*group, rank);
+      const int at = layout_.ShardOf(slab_of_.at(group), rank);
       if (at < 0) continue;
       key.push_back(number);
       for (const int form : forms) {
@@ -96,7 +103,7 @@ class Shares {
   }
 
  private:
-  // A number for the bytes of the shares of the state that place `at` of a
+  // A number for the bytes of the shares of the state that owner `at` of a
   // group of `ranks` has of a slab; 0 if it is not in shares.
   int64_t ShareOf(int form, int at, int ranks) {
     const auto s = static_cast<size_t>(At(example_, form));
@@ -122,7 +129,9 @@ class Shares {
   const Layout& layout_;
   std::vector<int> example_;                        // by form, a local slab
   std::map<const Group*, std::set<int>> in_group_;  // forms
-  std::map<int, std::map<int, int64_t>> owned_;     // by rank: forms, how many
+  std::map<const Group*, int> slab_of_;             // a local slab of the group
+  // By rank: forms, how many; below 0: of which it has only the weights.
+  std::map<int, std::map<int, int64_t>> owned_;
   std::map<std::tuple<int, int, int>, int64_t> shares_;
   std::map<Numbers, int64_t> bytes_;
 };

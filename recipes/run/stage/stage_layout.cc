@@ -91,6 +91,7 @@ Layout LayoutOf(const RunEnv& env, size_t stage, const SharingMap& sharing) {
                      {.mesh = mesh,
                       .chunks = ChunksOf(env, stage, sharing),
                       .zero = static_cast<int>(parallel.zero),
+                      .shard = static_cast<int>(parallel.shard),
                       .reduces_micro_batches =
                           parallel.reduce == GradientReduction::kMicroBatch,
                       .whole_tensors = env.optimizer->whole_tensors(),

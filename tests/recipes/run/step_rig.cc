@@ -155,6 +155,7 @@ std::unique_ptr<ParamStore> StepRig::MakeStore(const std::string& share) {
       {.mesh = MeshOf(),
        .chunks = ChunksOf(static_cast<int>(map.VisitedOf(blocks).size()) + 2),
        .zero = options_.zero,
+       .shard = options_.shard,
        .reduces_micro_batches = options_.reduces_micro_batches,
        .whole_tensors = optimizer_->whole_tensors(),
        .sequence = options_.sequence});

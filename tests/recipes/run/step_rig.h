@@ -42,6 +42,7 @@ struct RigOptions {
   double init_std = 0.02;
   MicroBatchOrder order = MicroBatchOrder::kMicroBatchMajor;
   int zero = 0;
+  int shard = 0;                       // with zero 3
   bool reduces_micro_batches = false;  // with zero 2 and 3
   // Ranks between which layers and rows are cut, and whether activations are
   // between cut products; what is left of the ranks are data ranks.

@@ -101,7 +101,7 @@ TensorCase DrawCase(Dice& dice) {
   do {
     of.tensor = 1 << dice.Below(3);
     of.context = dice.Between(1, 3);
-    of.data = 1 << dice.Below(2);
+    of.data = 1 << dice.Below(3);
     of.pipeline = 1 << dice.Below(3);
   } while (of.tensor * of.context == 1 || of.ranks() > 8);
   const char* const shares[] = {"none", "none", "groups:2", "all"};
@@ -120,6 +120,7 @@ TensorCase DrawCase(Dice& dice) {
   options.order = dice.Maybe() ? MicroBatchOrder::kLayerMajor
                                : MicroBatchOrder::kMicroBatchMajor;
   options.zero = dice.Below(4);
+  options.shard = of.data / (of.data > 1 ? dice.Between(1, 2) : 1);
   options.reduces_micro_batches = options.zero >= 2 && dice.Maybe();
   options.turns = of.pipeline == 2 ? dice.Between(1, 2) : 1;
   options.halves = of.pipeline > 1 && options.turns == 1 && dice.Maybe();
@@ -143,6 +144,7 @@ TensorCase DrawExperts(Dice& dice) {
   const char* const kinds[] = {"moe", "moe capacity", "moe prototypes"};
   of.kind = kinds[dice.Below(3)];
   of.sequence = of.tensor > 1;
+  of.options.shard = of.data / (of.data > 1 ? dice.Between(1, 2) : 1);
   of.options.turns = 1;
   of.options.halves = of.pipeline > 1 && dice.Maybe();
   const double rooms[] = {0, 0, 4, kLittleRoom};

@@ -92,7 +92,7 @@ std::ostream& operator<<(std::ostream& out, const TensorCase& of) {
              << " on " << of.expert_nodes << " nodes with room "
              << of.expert_room << (of.expert_overlap ? " and overlap" : "")
              << ", pipeline " << of.pipeline << (o.turns > 1 ? " x 2" : "")
-             << ", zero " << o.zero
+             << ", zero " << o.zero << " of " << o.shard
              << (o.reduces_micro_batches ? " in parts" : "") << ", share "
              << of.share << (o.tied ? ", tied" : "")
              << (o.recompute ? ", recompute" : "")
