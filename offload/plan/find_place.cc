@@ -212,6 +212,12 @@ absl::StatusOr<FoundPlace> FindPlace(const PlaceLimits& limits, int64_t slabs,
   }
   if (best->found.fits) {
     DELINK_RETURN_IF_ERROR(Refine(ladder, limits, known_cost, *best));
+  } else {
+    FoundPlace fewer = best->found;
+    fewer.place.ahead = 0;
+    DELINK_ASSIGN_OR_RETURN(fewer.cost, known_cost(fewer.place));
+    fewer.fits = ladder.Fits(fewer.cost);
+    if (ladder.IsBetter(fewer, best->found)) best->found = fewer;
   }
   best->found.by_device = by_device;
   best->found.by_host = by_host;
@@ -255,6 +261,7 @@ std::string ToString(const AutoPlace& place) {
   if (place.ahead > 1) {
     absl::StrAppend(&text, ", ", place.ahead, " copies ahead");
   }
+  if (place.ahead == 0) absl::StrAppend(&text, ", without prefetch");
   return text;
 }
 

@@ -14,7 +14,8 @@
 // activations copied to the host, recomputed, or half of each; activations, all
 // copied or all recomputed, also as the first rung. Of the places found, the
 // one with the shortest step wins. Then some of its updates move to the other
-// side, and planes get more copies, if that makes the step shorter.
+// side, and planes get more copies, if that makes the step shorter. If nothing
+// fits, planes get no copies to prefetch to.
 //
 // A pure function of the budgets and of the costs of places. The slabs that
 // move are spread evenly over the blocks (PlaceSlabs).
@@ -42,7 +43,8 @@ struct AutoPlace {
   // Of the elements with host-resident state, the share that the host updates:
   // those that a forward needs last, because their updates have the most time.
   double host_updates = 0;
-  // Copies of planes in addition to those that a layer works on.
+  // Copies of planes in addition to those that a layer works on; 0: nothing is
+  // prefetched.
   int32_t ahead = 1;
   friend bool operator==(const AutoPlace&, const AutoPlace&) = default;
 };

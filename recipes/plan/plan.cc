@@ -136,6 +136,26 @@ absl::Status TimeByTrace(const PlanOptions& options, const Recipe& recipe,
       " rank(s); trace the same recipe with the same settings"));
 }
 
+// A stage that has a budget of the device with each ZeRO stage.
+absl::StatusOr<std::vector<ZeroPlan>> PlanZeros(const RunEnv& env,
+                                                size_t index) {
+  std::vector<ZeroPlan> zeros;
+  for (int64_t zero = 0; zero <= 3; ++zero) {
+    const Recipe recipe = WithZero(*env.recipe, index, zero);
+    RunEnv other = env;
+    other.recipe = &recipe;
+    other.homes[index] = AutoPlace();
+    DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
+                            ImaginedStage::Create(other, index, 0));
+    DELINK_ASSIGN_OR_RETURN(const StagePlan plan, Describe(recipe, *stage));
+    zeros.push_back({.zero = zero,
+                     .device = plan.account.total(),
+                     .reduced_bytes = plan.reduced_bytes,
+                     .gathered_bytes = plan.gathered_bytes});
+  }
+  return zeros;
+}
+
 // Plans stage `index`. env.homes has the results of earlier stages and gets
 // this one's. `before`: planes by rank.
 absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
@@ -154,6 +174,10 @@ absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
   DELINK_ASSIGN_OR_RETURN(StagePlan plan, Describe(recipe, *stage));
   if (offload.any()) {
     DELINK_ASSIGN_OR_RETURN(plan.offload, PlanOffload(*stage, *rates, found));
+  }
+  const Mesh& mesh = plan.mesh;
+  if (offload.device && mesh.ranks() > mesh.tensor * mesh.pipeline) {
+    DELINK_ASSIGN_OR_RETURN(plan.zeros, PlanZeros(env, index));
   }
   if (index > 0) {
     DELINK_ASSIGN_OR_RETURN(const std::vector<SwitchMemory> by_rank,

@@ -44,6 +44,13 @@ struct PlanOptions {
   Link bus;   // between host and device, each way
 };
 
+// A stage with another ZeRO stage, with all "auto" planes on the device.
+struct ZeroPlan {
+  int64_t zero = 0;
+  int64_t device = 0;  // bytes of the rank that has most
+  int64_t reduced_bytes = 0, gathered_bytes = 0;  // as StagePlan's
+};
+
 struct StagePlan {
   std::string name;
   // Steps of the run, if no stage ends early because of measurements.
@@ -79,6 +86,8 @@ struct StagePlan {
   int64_t gathered_bytes = 0;
   std::optional<TracedTime> traced;
   std::optional<OffloadPlan> offload;  // if the stage has such a key
+  // If it has a budget of the device, and several ranks have a slab.
+  std::vector<ZeroPlan> zeros;
 
   int64_t steps() const { return end - begin; }
   double flops() const { return flops_per_step * static_cast<double>(steps()); }

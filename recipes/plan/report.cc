@@ -117,6 +117,22 @@ std::string WholeText(const StagePlan& s) {
   return text + "\n";
 }
 
+std::string ZerosText(const StagePlan& s) {
+  if (s.zeros.empty()) return "";
+  const int64_t budget = *s.offload->rules.device;
+  std::string text =
+      "  zero  a rank, all \"auto\" on device    reduced   gathered\n";
+  for (const ZeroPlan& of : s.zeros) {
+    const int64_t over = of.device - budget;
+    absl::StrAppendFormat(
+        &text, "  %4d  %10s%-19s %10s %10s\n", of.zero, FormatBytes(of.device),
+        over > 0 ? absl::StrCat(", ", FormatBytes(over), " over")
+                 : std::string(", fits"),
+        FormatBytes(of.reduced_bytes), FormatBytes(of.gathered_bytes));
+  }
+  return text;
+}
+
 std::string StageText(const RunPlan& plan, const StagePlan& s) {
   std::string text =
       absl::StrCat("stage ", s.name, ": ",
@@ -153,6 +169,7 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
   text += FlopsText(plan, s);
   if (s.traced.has_value()) text += TracedText(*s.traced);
   if (s.offload.has_value()) text += OffloadText(*s.offload);
+  text += ZerosText(s);
   if (s.pipeline.stages.size() > 1) {
     text += PipelineText(s.pipeline);
   } else if (plan.ranks > 1) {
@@ -227,6 +244,12 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
   }
   if (s.traced.has_value()) json["traced"] = ToJson(*s.traced);
   if (s.offload.has_value()) json["offload"] = ToJson(*s.offload);
+  for (const ZeroPlan& of : s.zeros) {
+    json["zeros"].push_back({{"zero", of.zero},
+                             {"device", of.device},
+                             {"reduced_bytes", of.reduced_bytes},
+                             {"gathered_bytes", of.gathered_bytes}});
+  }
   if (s.pipeline.stages.size() > 1) json["pipeline"] = ToJson(s.pipeline);
   if (with_program) json["program"] = Programs(s.pipeline);
   return json;

@@ -18,6 +18,7 @@ struct Span {
 using Spans = std::vector<Span>;  // of a lane, in its order
 
 char LetterOf(const Instruction& at) {
+  if (at.lane == Lane::kGather) return 'G';
   if (!IsOverBus(at.lane)) return ToString(at).at(0);
   if (!IsOfPlanes(at)) return 'a';
   switch (PlaneSetOf(at)) {

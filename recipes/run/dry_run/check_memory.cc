@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/machine_memory.h"
 #include "framework/base/status_macros.h"
+#include "recipes/run/dry_run/find_homes.h"
 #include "recipes/run/dry_run/imagined_stage.h"
 #include "recipes/run/dry_run/switch_memory.h"
 
@@ -18,8 +20,8 @@ namespace {
 
 constexpr char kStepKnobs[] =
     "; use a smaller run.micro_batch, run.recompute = \"block\", share more "
-    "layers (stage.share), shard optimizer state and gradients over more ranks "
-    "(stage.parallel.zero = 1, 2) or keep some of it on the host "
+    "layers (stage.share), shard state, gradients and weights over more ranks "
+    "(stage.parallel.zero = 1 to 3) or keep some of it on the host "
     "(stage.offload)";
 
 // What would help at the switch into a stage.
@@ -52,6 +54,14 @@ class Room {
     return absl::ResourceExhaustedError(
         absl::StrCat("out of memory: ", what, ", but ", env_.device->name(),
                      " has only ", room, knobs));
+  }
+
+  // The least of the limits of a rank's device.
+  int64_t limit() const {
+    const DeviceMemory memory = env_.device->memory();
+    const int64_t part = memory.total == 0 ? std::numeric_limits<int64_t>::max()
+                                           : memory.free / ranks_;
+    return std::min(part, rules().device.value_or(part));
   }
 
   // Checks that the device has as much as the budget.
@@ -139,9 +149,14 @@ absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
     const MemoryAccount account = stage.account();
     host->steps[i] = account.host;
     const std::string name = absl::StrCat("stage ", stage.stage().name);
-    DELINK_RETURN_IF_ERROR(room.Check(
+    const absl::Status fits = room.Check(
         account.total(),
-        absl::StrCat(name, " does not fit: ", ToString(account)), kStepKnobs));
+        absl::StrCat(name, " does not fit: ", ToString(account)), kStepKnobs);
+    if (!fits.ok()) {
+      return absl::Status(
+          fits.code(), absl::StrCat(std::string(fits.message()),
+                                    ZeroThatFits(env, first, i, room.limit())));
+    }
     if (i > first) {
       DELINK_ASSIGN_OR_RETURN(const SwitchMemory at_switch,
                               SwitchOf(*imagined, before));

@@ -185,9 +185,10 @@ absl::Status SwitchTooLarge(const Recipe& recipe, size_t index,
   return ErrorAt(recipe, key, key, message);
 }
 
-// `before`: for each tier, the most that a rank has of the old stage.
+// `before`: for each tier, the most that a rank has of the old stage. `zero`:
+// ZeroThatFits.
 absl::Status TooLarge(const RunEnv& env, size_t index, const Tried& tried,
-                      const PlaneBytes& before) {
+                      const PlaneBytes& before, const std::string& zero) {
   const Recipe& recipe = *env.recipe;
   const OffloadRules& rules = recipe.stages[index].offload;
   const PlaceCost& cost = tried.cost;
@@ -199,13 +200,14 @@ absl::Status TooLarge(const RunEnv& env, size_t index, const Tried& tried,
   const std::string key = absl::StrCat("stage[", index, "].offload.");
   if (device) {
     const auto [budget, taken] = FormatBytesApart(*rules.device, cost.device);
-    return ErrorAt(recipe, key + "device", key + "device",
-                   absl::StrCat(budget,
-                                ", but even with everything host-resident that "
-                                "can be, a rank takes ",
-                                taken, " of its device's memory, ",
-                                FormatBytes(cost.device - *rules.device),
-                                " too much; ", DeviceKnobs(recipe, index)));
+    return ErrorAt(
+        recipe, key + "device", key + "device",
+        absl::StrCat(budget,
+                     ", but even with everything host-resident that "
+                     "can be, a rank takes ",
+                     taken, " of its device's memory, ",
+                     FormatBytes(cost.device - *rules.device), " too much; ",
+                     DeviceKnobs(recipe, index), zero));
   }
   const auto [budget, taken] = FormatBytesApart(*rules.host, cost.host);
   return ErrorAt(
@@ -217,6 +219,39 @@ absl::Status TooLarge(const RunEnv& env, size_t index, const Tried& tried,
                        : "keep more on the device (offload.weights, gradients, "
                          "state, resident)",
           " or use fewer ranks a machine"));
+}
+
+// Of the budgets of stage `index`; before: PlanesBefore.
+absl::StatusOr<FoundPlace> Search(const RunEnv& env, size_t index,
+                                  const KnownRates& rates,
+                                  const std::vector<PlaneBytes>& before) {
+  const OffloadRules& rules = env.recipe->stages[index].offload;
+  DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env, index));
+  return FindPlace({.device = rules.device,
+                    .host = rules.host,
+                    .updates = UpdatersOf(env, index),
+                    .recompute = MayRecompute(env, index)},
+                   BlockSlabs(LayoutOf(env, index, sharing)),
+                   [&](const AutoPlace& place) -> absl::StatusOr<PlaceCost> {
+                     DELINK_ASSIGN_OR_RETURN(
+                         const Tried tried,
+                         Try(env, index, rates, before, place));
+                     return tried.cost;
+                   });
+}
+
+// The same; without budgets, the place that the recipe says.
+absl::StatusOr<FoundPlace> PlaceOf(const RunEnv& env, size_t first,
+                                   size_t index) {
+  const KnownRates rates = RatesFor(*env.device, *env.recipe);
+  DELINK_ASSIGN_OR_RETURN(const std::vector<PlaneBytes> before,
+                          PlanesBefore(env, first, index));
+  if (env.recipe->stages[index].offload.budgeted()) {
+    return Search(env, index, rates, before);
+  }
+  DELINK_ASSIGN_OR_RETURN(const Tried tried,
+                          Try(env, index, rates, before, {}));
+  return FoundPlace{.cost = tried.cost, .fits = true};
 }
 
 absl::Status DecideHomes(const RunEnv& env, size_t first,
@@ -299,28 +334,45 @@ absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
 
 absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
                                      size_t index, const KnownRates& rates) {
-  const OffloadRules& rules = env.recipe->stages[index].offload;
   DELINK_ASSIGN_OR_RETURN(const std::vector<PlaneBytes> before,
                           PlanesBefore(env, first, index));
-  DELINK_ASSIGN_OR_RETURN(const SharingMap sharing, SharingOf(env, index));
-  DELINK_ASSIGN_OR_RETURN(
-      const FoundPlace found,
-      FindPlace({.device = rules.device,
-                 .host = rules.host,
-                 .updates = UpdatersOf(env, index),
-                 .recompute = MayRecompute(env, index)},
-                BlockSlabs(LayoutOf(env, index, sharing)),
-                [&](const AutoPlace& place) -> absl::StatusOr<PlaceCost> {
-                  DELINK_ASSIGN_OR_RETURN(
-                      const Tried tried, Try(env, index, rates, before, place));
-                  return tried.cost;
-                }));
+  DELINK_ASSIGN_OR_RETURN(const FoundPlace found,
+                          Search(env, index, rates, before));
   if (found.fits) return found;
   DELINK_ASSIGN_OR_RETURN(const Tried tried,
                           Try(env, index, rates, before, found.place));
   PlaneBytes most;
   for (const PlaneBytes& of : before) most = Most(most, of);
-  return TooLarge(env, index, tried, most);
+  const OffloadRules& rules = env.recipe->stages[index].offload;
+  return TooLarge(
+      env, index, tried, most,
+      rules.device ? ZeroThatFits(env, first, index, *rules.device) : "");
+}
+
+Recipe WithZero(Recipe recipe, size_t index, int64_t zero) {
+  ParallelConfig& parallel = recipe.stages[index].parallel;
+  parallel.zero = zero;
+  if (zero < 2) parallel.reduce = GradientReduction::kStep;
+  if (zero < 3) parallel.shard = 0;
+  return recipe;
+}
+
+std::string ZeroThatFits(const RunEnv& env, size_t first, size_t index,
+                         int64_t device) {
+  const ParallelConfig& parallel = env.recipe->stages[index].parallel;
+  for (int64_t zero = parallel.zero + 1; zero <= 3; ++zero) {
+    const Recipe recipe = WithZero(*env.recipe, index, zero);
+    RunEnv other = env;
+    other.recipe = &recipe;
+    other.shared = nullptr;
+    const absl::StatusOr<FoundPlace> found = PlaceOf(other, first, index);
+    if (!found.ok() || !found->fits || found->cost.device > device) continue;
+    return absl::StrCat("; zero = ", zero, " (stage[", index,
+                        "].parallel) would take ",
+                        FormatBytes(found->cost.device),
+                        found->place.ahead == 0 ? ", without prefetch" : "");
+  }
+  return "";
 }
 
 absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,

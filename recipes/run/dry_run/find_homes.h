@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,6 +22,17 @@ namespace delink {
 // budget's key, with the shortfall and what would fit. Allocates nothing.
 absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
                                      size_t index, const KnownRates& rates);
+
+// The recipe with another ZeRO stage for stage `index`, and without the keys of
+// its layout that need a higher one.
+Recipe WithZero(Recipe recipe, size_t index, int64_t zero);
+
+// For stage `index`, which takes more of a rank's device than `device` bytes:
+// the lowest ZeRO stage above its own with which it would fit, by FindHomes if
+// it has budgets: "; zero = 3 (stage[1].parallel) would take 3.2 MiB". Empty:
+// there is none.
+std::string ZeroThatFits(const RunEnv& env, size_t first, size_t index,
+                         int64_t device);
 
 // RunEnv::homes, by stage, for all stages from `first` on that have budgets.
 // Rank 0 decides, by the rates of its machine, and logs the result. Collective.

@@ -60,6 +60,14 @@ const int64_t kLeast =
         {.state = 1, .gradients = 1, .weights = 1, .activations = 1, .ends = 1})
         ->device;
 
+const int64_t kBare = CostOf({.state = 1,
+                              .gradients = 1,
+                              .weights = 1,
+                              .activations = 1,
+                              .ends = 1,
+                              .ahead = 0})
+                          ->device;
+
 // With one slab less of one of the shares.
 std::vector<AutoPlace> OneLess(const AutoPlace& at) {
   std::vector<AutoPlace> all;
@@ -132,10 +140,20 @@ TEST(FindPlace, TakesTheUpdateOfTheShorterStep) {
             here.place);
 }
 
+TEST(FindPlace, PrefetchesNothingWhereOnlyThatFits) {
+  for (const int64_t device : {kLeast - 1, kBare}) {
+    const FoundPlace found = Find({.device = device});
+    EXPECT_TRUE(found.fits);
+    EXPECT_EQ(found.cost.device, kBare);
+    EXPECT_EQ(found.place.ahead, 0);
+  }
+  EXPECT_EQ(Find({.device = kLeast}).place.ahead, 1);
+}
+
 TEST(FindPlace, SaysWhatIsTheLeastWhereNothingFits) {
-  const FoundPlace device = Find({.device = kLeast - 1});
+  const FoundPlace device = Find({.device = kBare - 1});
   EXPECT_FALSE(device.fits);
-  EXPECT_EQ(device.cost.device, kLeast);
+  EXPECT_EQ(device.cost.device, kBare);
   const FoundPlace host = Find({.device = kLeast, .host = 10});
   EXPECT_FALSE(host.fits);
   EXPECT_EQ(host.cost.device, kLeast);

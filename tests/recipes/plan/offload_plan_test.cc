@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -23,6 +24,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 using Words = std::vector<std::string>;
@@ -134,6 +136,59 @@ TEST_F(PlanOfOffload, SlabsAddUpToTheAccount) {
     EXPECT_EQ(stage.offload->machine_host, stage.account.host);
     EXPECT_GT(there, 0);
   }
+}
+
+// What a plan says about each ZeRO stage is what a plan with it says of itself.
+TEST_F(PlanOfOffload, SaysWhatEachZeroStageTakes) {
+  const auto plan = [&](int zero) {
+    return Good(
+        {"run.order=layer", absl::StrCat("stage.1.parallel.zero=", zero)},
+        "device=\"1GiB\"", 4);
+  };
+  const std::vector<ZeroPlan> zeros = plan(1).stages[1].zeros;
+  ASSERT_EQ(zeros.size(), size_t{4});
+  for (int zero = 0; zero < 4; ++zero) {
+    const StagePlan stage = plan(zero).stages[1];
+    EXPECT_EQ(zeros[zero].zero, zero);
+    EXPECT_EQ(zeros[zero].device, stage.account.total());
+    EXPECT_EQ(zeros[zero].reduced_bytes, stage.reduced_bytes);
+    EXPECT_EQ(zeros[zero].gathered_bytes, stage.gathered_bytes);
+    EXPECT_EQ(stage.zeros.size(), size_t{4});
+  }
+  EXPECT_LT(zeros[3].device, zeros[2].device);
+  EXPECT_GT(zeros[3].gathered_bytes, zeros[1].gathered_bytes);
+  // One rank shards nothing.
+  EXPECT_THAT(Good({}, "device=\"1GiB\"").stages[1].zeros, IsEmpty());
+}
+
+// The least that a rank can take is with ZeRO-3 and the weights of one layer.
+TEST_F(PlanOfOffload, NamesTheZeroStageThatWouldFit) {
+  const auto with = [&](int64_t device, int zero) {
+    return Plan({"run.order=layer", "stage.0.parallel.zero=3",
+                 absl::StrCat("stage.1.parallel.zero=", zero)},
+                absl::StrCat("weights=\"device\",gradients=\"device\",state="
+                             "\"device\",activations=\"device\",device=",
+                             device),
+                4);
+  };
+  const auto told = [&](int64_t device) {
+    return std::string(with(device, 0).status().message());
+  };
+  const auto most = [](const RunPlan& plan) {
+    const StagePlan& stage = plan.stages[1];
+    return std::max(stage.account.total(), stage.switch_bytes);
+  };
+  const int64_t prefetched = most(*with(1 << 30, 3));
+  EXPECT_THAT(told(prefetched),
+              AllOf(HasSubstr("; zero = 3 (stage[1].parallel) would take "),
+                    Not(HasSubstr("without prefetch"))));
+  EXPECT_THAT(told(prefetched - 1), HasSubstr(", without prefetch"));
+  const absl::StatusOr<RunPlan> least = with(prefetched - 1, 3);
+  ASSERT_TRUE(least.ok()) << least.status();
+  EXPECT_LT(most(*least), prefetched);
+  EXPECT_EQ(least->stages[1].offload->found->place.ahead, 0);
+  EXPECT_THAT(told(most(*least) - 1), Not(HasSubstr("zero")));
+  EXPECT_FALSE(with(most(*least) - 1, 3).ok());
 }
 
 TEST_F(PlanOfOffload, CountsAMachinesRanks) {
