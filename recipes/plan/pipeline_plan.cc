@@ -113,41 +113,59 @@ void CountInside(const ImaginedStage& imagined,
 
 // An exchange of a slab's weights or gradient, which has `bytes` in all.
 struct SlabExchange {
-  bool gathers = false;  // else it reduces and scatters
+  enum class Kind : uint8_t { kReduceScatter, kAllGather, kBroadcast, kGather };
+  Kind kind = Kind::kReduceScatter;
   std::vector<int> ranks;
   int64_t bytes = 0;
 };
 
+const char* ToString(SlabExchange::Kind kind) {
+  switch (kind) {
+    case SlabExchange::Kind::kReduceScatter:
+      return "reduce-scatter";
+    case SlabExchange::Kind::kAllGather:
+      return "all-gather";
+    case SlabExchange::Kind::kBroadcast:
+      return "broadcast";
+    case SlabExchange::Kind::kGather:
+      break;
+  }
+  return "gather";
+}
+
 // Of a kReduce, a kGather or a kFetch of sharded weights, in order.
 std::vector<SlabExchange> ExchangesOf(const ParamStore& store,
                                       const Instruction& at) {
+  using Kind = SlabExchange::Kind;
   const Layout& layout = store.layout();
   const int slab = SlabHere(store, at.slab);
   const int local = layout.LocalSlabOf(at.slab, store.rank());
   const std::vector<int>& group = *store.local(slab).group;
   if (group.size() == 1) return {};
   const PlacementRow& row = store.placement(slab);
+  const bool owned = row.owner != kNoOwner;
+  const Kind gathers = owned ? Kind::kBroadcast : Kind::kAllGather;
   const int64_t weights = store.whole_bytes(slab, Plane::kWeight);
   if (at.op == Op::kFetch) {
-    return {{true, layout.GatherGroup(local, store.rank()), weights}};
+    return {{gathers, layout.GatherGroup(local, store.rank()), weights}};
   }
   if (at.op == Op::kGather && row.weight.sharded) {
-    if (store.bytes(slab, Plane::kWeight) == 0) return {};
-    return {{true, layout.ReplicaGroup(local, store.rank()),
-             store.bytes(slab, Plane::kWeight)}};
+    const int64_t here = store.bytes(slab, Plane::kWeight);
+    if (here == 0) return {};
+    return {{gathers, layout.ReplicaGroup(local, store.rank()), here}};
   }
-  if (at.op == Op::kGather) return {{true, group, weights}};
+  if (at.op == Op::kGather) return {{gathers, group, weights}};
   const int64_t bytes = store.whole_bytes(slab, Plane::kGradient);
   if (InTwoSteps(store, slab)) {
     const int64_t part = bytes / std::ssize(group) * store.local(slab).replicas;
-    return {{false, layout.GatherGroup(local, store.rank()), bytes},
-            {false, layout.ReplicaGroup(local, store.rank()), part}};
+    return {
+        {Kind::kReduceScatter, layout.GatherGroup(local, store.rank()), bytes},
+        {Kind::kReduceScatter, layout.ReplicaGroup(local, store.rank()), part}};
   }
-  std::vector<SlabExchange> exchanges = {{false, group, bytes}};
+  std::vector<SlabExchange> exchanges = {{Kind::kReduceScatter, group, bytes}};
   // Every rank updates all of it, or one does.
-  if (!row.state.sharded || row.owner != kNoOwner) {
-    exchanges.push_back({true, group, bytes});
-  }
+  if (!row.state.sharded) exchanges.push_back({Kind::kAllGather, group, bytes});
+  if (owned) exchanges.push_back({Kind::kGather, group, bytes});
   return exchanges;
 }
 
@@ -167,9 +185,9 @@ void CountExchanges(const ParamStore& store,
         at.op == Op::kGather || GathersWeights(plan.program.shape, at);
     if (at.op != Op::kReduce && !gather) continue;
     for (const SlabExchange& of : ExchangesOf(store, at)) {
-      (of.gathers ? plan.gathered_bytes : plan.reduced_bytes) += of.bytes;
-      Count({gather ? "weights" : "gradients",
-             of.gathers ? "all-gather" : "reduce-scatter",
+      const bool reduces = of.kind == SlabExchange::Kind::kReduceScatter;
+      (reduces ? plan.reduced_bytes : plan.gathered_bytes) += of.bytes;
+      Count({gather ? "weights" : "gradients", ToString(of.kind),
              AlongOf(mesh, of.ranks), std::ssize(of.ranks), 1, of.bytes},
             plan);
     }
@@ -179,15 +197,23 @@ void CountExchanges(const ParamStore& store,
 // What a kReduce, a kGather or a kFetch of sharded weights sends.
 Sent SentOfSlab(const ParamStore& store, const Instruction& at) {
   const int slab = SlabHere(store, at.slab);
-  const bool owned = store.placement(slab).owner != kNoOwner;
   Sent sent;
   for (const SlabExchange& of : ExchangesOf(store, at)) {
+    const int64_t ranks = std::ssize(of.ranks);
     ++sent.operations;
-    // The owner's weights are broadcast.
-    sent.bytes += owned && at.op != Op::kReduce
-                      ? store.slab(slab).elements *
-                            SizeOf(store.dtype(slab, Plane::kWeight))
-                      : SentInParts(of.bytes, std::ssize(of.ranks));
+    switch (of.kind) {
+      case SlabExchange::Kind::kReduceScatter:
+      case SlabExchange::Kind::kAllGather:
+        sent.bytes += SentInParts(of.bytes, ranks);
+        break;
+      case SlabExchange::Kind::kBroadcast:
+        sent.bytes += store.slab(slab).elements *
+                      SizeOf(store.dtype(slab, Plane::kWeight));
+        break;
+      case SlabExchange::Kind::kGather:
+        sent.bytes += of.bytes / ranks;  // the owner nothing
+        break;
+    }
   }
   return sent;
 }

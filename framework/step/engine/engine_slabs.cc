@@ -1,6 +1,7 @@
 // The engine's instructions on slabs: reductions of gradients, their norm,
 // updates, and gathers of weights.
 #include <cstdint>
+#include <vector>
 
 #include "framework/base/at.h"
 #include "framework/comm/chain.h"
@@ -8,6 +9,32 @@
 #include "framework/step/engine/engine_state.h"
 
 namespace delink {
+namespace {
+
+// The rank at `root` gets the `count` elements that each rank has at its place
+// in `whole`.
+std::unique_ptr<Pending> GatherAt(StreamCommunicator& group, int root,
+                                  void* whole, int64_t count, DType dtype) {
+  std::vector<Transfer> transfers;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (rank == root || (group.rank() != root && group.rank() != rank)) {
+      continue;
+    }
+    void* const part = static_cast<char*>(whole) + rank * count * SizeOf(dtype);
+    Transfer transfer{.count = count, .dtype = dtype};
+    if (group.rank() == root) {
+      transfer.recv = part;
+      transfer.peer = rank;
+    } else {
+      transfer.send = part;
+      transfer.peer = root;
+    }
+    transfers.push_back(transfer);
+  }
+  return group.Exchange(transfers);
+}
+
+}  // namespace
 
 std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab, bool adds) {
   const ParamStore& store = *env_.store;
@@ -20,11 +47,12 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab, bool adds) {
   void* const whole = WholeGradient(pass, slab);
   ClearIdentical(*network_stream_, slab, whole);
   if (!probe && InTwoSteps(store, slab)) return ReduceInTwo(slab, whole, adds);
-  // A probe needs the whole gradient, as does a rank that updates whole slabs.
+  // A probe needs the whole gradient, as do ranks that update whole slabs.
   const PlacementRow& row = store.placement(slab);
   const bool sharded = row.gradient.sharded && !probe;
   void* const plane = store.now(slab, Plane::kGradient);
-  const bool gathers = probe || !row.state.sharded || row.owner != kNoOwner;
+  const bool owned = !probe && row.owner != kNoOwner;
+  const bool gathers = probe || !row.state.sharded;
   const int64_t bytes = count * SizeOf(dtype);
   void* const own = static_cast<char*>(whole) + group.rank() * bytes;
   void* const staging = copies_.at(probe ? memory_.staging : 0);
@@ -47,6 +75,10 @@ std::unique_ptr<Pending> Engine::Reduce(const Pass& pass, int slab, bool adds) {
            return nullptr;
          }
          env_.device->Copy(*network_stream_, own, staging, bytes);
+         if (owned) {
+           return GatherAt(group, groups_->PlaceOf(slab, row.owner), whole,
+                           count, dtype);
+         }
          if (!gathers) return nullptr;
          return group.AllGather(whole, count, dtype);
        },
