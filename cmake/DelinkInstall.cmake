@@ -2,6 +2,7 @@
 #   bin/delink                 the program
 #   share/doc/delink           README, changes, docs, licenses, an example
 #   share/delink/recipes       recipes to begin with
+#   share/delink/machines      machines to plan for
 #   share/delink/testing       what users' tests of gradients are built with
 #   share/man, and where bash, zsh and fish look for completions
 #   include/delink             all headers; users write #include "layers/ops/..."
@@ -57,9 +58,11 @@ delink_install_printed("completion fish" delink.fish
 # which it takes no file.
 set(include ${CMAKE_INSTALL_INCLUDEDIR}/delink)
 install(CODE "
-  file(GLOB recipes \"${PROJECT_SOURCE_DIR}/recipes/*.toml\")
-  file(INSTALL \${recipes} TYPE FILE DESTINATION
-    \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/delink/recipes\")
+  foreach(folder recipes machines)
+    file(GLOB files \"${PROJECT_SOURCE_DIR}/\${folder}/*.toml\")
+    file(INSTALL \${files} TYPE FILE DESTINATION
+      \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/delink/\${folder}\")
+  endforeach()
   foreach(top framework layers offload parallel data recipes)
     file(GLOB_RECURSE headers RELATIVE \"${PROJECT_SOURCE_DIR}\"
       \"${PROJECT_SOURCE_DIR}/\${top}/*.h\" \"${PROJECT_SOURCE_DIR}/\${top}/*.cuh\")

@@ -119,6 +119,7 @@ while read -r library; do
 done < <(libraries_of "${originals[@]}")
 
 cp "$root"/recipes/*.toml "$bundle/recipes/"
+cp -r "$root/machines" "$bundle/"
 cp -r "$root/docs/licenses" "$bundle/"
 cp "$root/LICENSE" "$bundle/"
 cp "$root/tools/bundle/README" "$bundle/"

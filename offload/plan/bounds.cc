@@ -19,12 +19,11 @@ StepRates RatesOf(const MachineRates& rates, DType compute) {
   const double flops = rates.FlopsOf(compute);
   DELINK_CHECK_GT(flops, 0)
       << "products in " << ToString(compute) << " were not measured";
-  const bool cpu = rates.device.kind == "cpu";
   return {.flops = flops,
           .to_device = rates.pinned.both_to_device,
           .to_host = rates.pinned.both_to_host,
           .host_memory = rates.memory.rewrite,
-          .device_memory = cpu ? rates.memory.rewrite : 0};
+          .device_memory = rates.tier.bytes_per_s};
 }
 
 StepRates RatesOf(const MachineRates& rates, const ParamForms& forms) {

@@ -1,18 +1,19 @@
-// The measured rates of this machine, which planners need to place planes.
-// `delink bench --suite machine` writes them into a small JSON file and
-// planners read it, so that a plan depends on files and not on the moment.
+// A machine as planners see it: its devices, memory, network and rates.
 //
-// All rates are medians, in units a second, with data that is not zero and
-// memory much larger than the caches. The file names the device, so that rates
-// of another device are refused. It names no machine.
+// `delink bench --suite machine` measures this machine and writes its file, and
+// planners read it, so that a plan depends on files and not on the moment. A
+// file can describe any other machine too (recipes/schema/machine_file.h).
+//
+// Measured rates are medians, in units a second, with data that is not zero and
+// memory much larger than the caches. Optional values that a file leaves out
+// are 0 or empty.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/tensor/dtype.h"
 #include "offload/rates/param_forms.h"
@@ -34,9 +35,12 @@ struct HostMemoryRates {
   double triad = 0;    // a = b + s c: three arrays' bytes
 };
 
+// Of a matrix product [m, k] x [k, n] on one device.
 struct MatmulRate {
   DType dtype = DType::kF32;
   double flops_per_s = 0;
+  // The smallest of m, n and k, if the others are large: the class of shapes.
+  int64_t smallest = 1024;
 };
 
 enum class UpdatePlace : uint8_t { kHost, kDevice };
@@ -54,40 +58,66 @@ struct RatedDevice {
   friend bool operator==(const RatedDevice&, const RatedDevice&) = default;
 };
 
+// The devices of a machine, all alike.
+struct DeviceTier {
+  int64_t memory = 0;      // bytes
+  double bytes_per_s = 0;  // read and written
+  // Compute capability of CUDA.
+  std::optional<double> capability;
+  std::optional<double> price;  // of an hour
+  std::optional<double> watts;
+};
+
+struct DiskTier {
+  int64_t bytes = 0;           // of a node; 0: none
+  double read = 0, write = 0;  // bytes/s
+};
+
+struct NetworkRates {
+  double latency = 0;      // seconds
+  double bytes_per_s = 0;  // of a link, each way; 0: not known
+  int64_t links = 0;       // of a node, between nodes
+};
+
+// The kernels run from this compute capability on.
+inline constexpr double kLeastCapability = 8.0;
+
 struct MachineRates {
-  std::string version, time;  // of the program that measured, and when, UTC
+  // Of the measurement, if there was one: the program, and when, UTC.
+  std::string version, time;
+  std::string name;  // of the machine; empty: this one
+  int64_t nodes = 1;
+  int64_t devices = 1;  // of a node; the CPU of a node is one
   RatedDevice device;
-  int64_t threads = 0;  // of the host, for its memory, products and updates
-  double load = 0;      // runnable threads of a minute, before it began
-  bool quick = false;   // rough, of small memory
-  bool pinned_memory = false;  // false: pinning was refused
-  BusRates pinned, pageable;
-  HostMemoryRates memory;
+  DeviceTier tier;
+  int64_t host_bytes = 0;  // of a node
+  int64_t threads = 0;     // of the host, for its memory, products and updates
+  double load = 0;         // runnable threads in the minute before
+  bool quick = false;      // a rough measurement
+  // Whether the driver pinned memory; if not, `pinned` is of other memory.
+  bool pinned_memory = false;
+  BusRates pinned, pageable;  // of a device; pageable is optional
+  HostMemoryRates memory;     // rewrite; the others are optional
+  DiskTier disk;
+  NetworkRates inside, between;    // a node, nodes
   std::vector<MatmulRate> matmul;  // on the device
   std::vector<UpdateRate> updates;
 
-  // 0 if it was not measured.
+  // Of the largest products. 0: not known.
   double FlopsOf(DType dtype) const;
+  // 0 if it was not measured.
   double ParamsPerSecond(UpdatePlace place, const ParamForms& forms) const;
+  // Ranks that it has room for: one a device, on the CPU one a thread.
+  int64_t RanksOfNode() const;
+  int64_t ranks() const { return nodes * RanksOfNode(); }
+  // Whether the program's kernels run there; else it is for plans only.
+  bool runs() const {
+    return tier.capability.value_or(kLeastCapability) >= kLeastCapability;
+  }
 };
 
-// $XDG_CACHE_HOME/delink/machine.json, else below ~/.cache. FailedPrecondition:
+// $XDG_CACHE_HOME/delink/machine.toml, else below ~/.cache. FailedPrecondition:
 // the environment names no home folder.
 absl::StatusOr<std::string> DefaultMachineRatesPath();
-
-std::string ToJson(const MachineRates& rates);
-// InvalidArgument, with `origin` and the remedy: the text is no complete file
-// of rates.
-absl::StatusOr<MachineRates> ParseMachineRates(std::string_view text,
-                                               const std::string& origin);
-
-// Makes the folder. An existing file is replaced atomically.
-absl::Status WriteMachineRates(const MachineRates& rates,
-                               const std::string& path);
-// The rates of `device`. NotFound: no such file. InvalidArgument: it is
-// damaged. FailedPrecondition: it has another device's rates. Each says what to
-// run.
-absl::StatusOr<MachineRates> ReadMachineRates(const std::string& path,
-                                              const RatedDevice& device);
 
 }  // namespace delink::offload

@@ -223,9 +223,11 @@ std::string OffloadText(const OffloadPlan& plan) {
   if (plan.rules.host) {
     absl::StrAppend(&text, " of ", FormatBytes(*plan.rules.host));
   }
-  const int64_t here = MachineMemory();
-  if (std::max(plan.machine_host, plan.rules.host.value_or(0)) > here) {
-    absl::StrAppend(&text, " (this machine has ", FormatBytes(here), ")");
+  const int64_t there = plan.host_memory.value_or(MachineMemory());
+  if (std::max(plan.machine_host, plan.rules.host.value_or(0)) > there) {
+    absl::StrAppend(&text,
+                    plan.host_memory ? " (a node has " : " (this machine has ",
+                    FormatBytes(there), ")");
   }
   const ForeseenStep& step = plan.step;
   absl::StrAppend(

@@ -32,7 +32,9 @@ struct OffloadPlan {
   std::vector<int> again;   // blocks that auto recomputes in backward
   ForeseenStep step;
   int64_t machine_host = 0;  // of the machine that has most
-  std::string rates;         // their source
+  // Of a node of the plan's machine, if that is of a file.
+  std::optional<int64_t> host_memory;
+  std::string rates;  // their source
   OffloadRules rules;
   std::optional<FoundPlace> found;  // if there are budgets
 };

@@ -20,6 +20,7 @@
 #include "recipes/run/setup/prepare.h"
 #include "recipes/run/stage/nodes.h"
 #include "recipes/run/stage/stage_run.h"
+#include "recipes/schema/machine_file.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {
@@ -51,8 +52,13 @@ absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
 }
 
 // The number of threads of each rank.
-int ThreadsOf(const RunConfig& run, const PlanOptions& options, int64_t ranks) {
+int ThreadsOf(const RunConfig& run, const PlanOptions& options,
+              const std::optional<PlannedMachine>& machine, int64_t ranks) {
   if (run.threads > 0) return static_cast<int>(run.threads);
+  if (machine.has_value()) {
+    return static_cast<int>(std::max<int64_t>(
+        1, machine->machine.threads / machine->ranks_per_node));
+  }
   if (options.threads > 0) return static_cast<int>(options.threads);
   return static_cast<int>(std::max<int64_t>(1, cpu::MaxThreads() / ranks));
 }
@@ -156,15 +162,27 @@ absl::StatusOr<std::vector<ZeroPlan>> PlanZeros(const RunEnv& env,
   return zeros;
 }
 
+// The rates of the plan's machine, for stages with `offload`.
+absl::StatusOr<std::optional<KnownRates>> RatesOfPlan(const RunPlan& plan,
+                                                      const RunEnv& env) {
+  const Recipe& recipe = *env.recipe;
+  if (plan.machine.has_value()) {
+    return RatesIn(plan.machine->machine, plan.machine->path, recipe);
+  }
+  const bool any = std::ranges::any_of(
+      recipe.stages, [](const Stage& stage) { return stage.offload.any(); });
+  if (!any) return std::nullopt;
+  return RatesFor(*env.device, recipe);
+}
+
 // Plans stage `index`. env.homes has the results of earlier stages and gets
 // this one's. `before`: planes by rank.
 absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
+                                    const std::optional<KnownRates>& rates,
                                     std::vector<PlaneBytes>& before) {
   const Recipe& recipe = *env.recipe;
   const OffloadRules& offload = recipe.stages[index].offload;
-  std::optional<KnownRates> rates;
   std::optional<FoundPlace> found;
-  if (offload.any()) rates = RatesFor(*env.device, recipe);
   if (offload.budgeted()) {
     DELINK_ASSIGN_OR_RETURN(found, FindHomes(env, 0, index, *rates));
     env.homes[index] = found->place;
@@ -210,10 +228,22 @@ double RunPlan::flops() const {
 
 absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
                                 const ModelList& models) {
-  DELINK_ASSIGN_OR_RETURN(
-      const Recipe read,
-      ReadRecipe(options.recipe, options.sets, KindsOf(models)));
+  std::optional<offload::MachineRates> machine;
+  std::vector<std::string> sets = options.sets;
+  if (!options.machine.empty()) {
+    DELINK_ASSIGN_OR_RETURN(machine, ReadMachine(options.machine));
+    // The first, so that one of the command line counts and is compared.
+    sets.insert(sets.begin(), "run.device=" + machine->device.kind);
+  }
+  DELINK_ASSIGN_OR_RETURN(const Recipe read,
+                          ReadRecipe(options.recipe, sets, KindsOf(models)));
   const int64_t ranks = options.ranks > 0 ? options.ranks : RanksOf(read);
+  std::optional<PlannedMachine> planned;
+  if (machine.has_value()) {
+    DELINK_ASSIGN_OR_RETURN(
+        planned, PlaceOnMachine(options.machine, *machine, read.run.device,
+                                ranks, options.ranks_per_node));
+  }
   DELINK_ASSIGN_OR_RETURN(const Recipe fitted, CheckWorld(read, ranks, true));
   DELINK_ASSIGN_OR_RETURN(const Recipe recipe, WithVocab(fitted));
 
@@ -222,20 +252,27 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
                .vocab = recipe.model->vocab,
                .ranks = ranks,
                .device = KindOfChoice(recipe.run.device),
-               .threads = ThreadsOf(recipe.run, options, ranks),
-               .precision = recipe.run.precision};
+               .threads = ThreadsOf(recipe.run, options, planned, ranks),
+               .precision = recipe.run.precision,
+               .machine = planned};
   const WithThreads threads(plan.threads);
   const std::unique_ptr<Device> device = NewMetaDevice(plan.device);
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RunModel> model,
                           RunModel::Create(recipe, models));
   ImaginedRanks world(static_cast<int>(ranks));
   RunEnv env = model->On(*device, world, world);
-  env.nodes = NodesOf(ranks, options.ranks_per_node);
+  env.nodes = NodesOf(
+      ranks, planned ? planned->ranks_per_node : options.ranks_per_node);
   DELINK_RETURN_IF_ERROR(CheckNodes(recipe, env.nodes));
   env.homes.resize(recipe.stages.size());
+  DELINK_ASSIGN_OR_RETURN(const std::optional<KnownRates> rates,
+                          RatesOfPlan(plan, env));
   std::vector<PlaneBytes> before;
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
-    DELINK_ASSIGN_OR_RETURN(StagePlan stage, PlanStage(env, i, before));
+    DELINK_ASSIGN_OR_RETURN(StagePlan stage, PlanStage(env, i, rates, before));
+    if (stage.offload.has_value() && machine.has_value()) {
+      stage.offload->host_memory = machine->host_bytes;
+    }
     plan.stages.push_back(std::move(stage));
   }
   if (!options.trace.empty()) {
@@ -245,6 +282,11 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
 }
 
 void FindPeak(RunPlan& plan) {
+  if (plan.machine.has_value()) {
+    plan.peak_flops = static_cast<double>(plan.ranks) *
+                      plan.machine->RankFlops(plan.precision);
+    return;
+  }
   const absl::StatusOr<std::unique_ptr<Device>> device =
       NewDeviceOf(plan.device);
   if (!device.ok()) {

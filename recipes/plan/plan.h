@@ -18,6 +18,7 @@
 #include "framework/step/plan/memory.h"
 #include "framework/tensor/dtype.h"
 #include "recipes/models/model_list.h"
+#include "recipes/plan/machine_plan.h"
 #include "recipes/plan/offload_plan.h"
 #include "recipes/plan/pipeline_plan.h"
 #include "recipes/plan/step_trace.h"
@@ -42,6 +43,8 @@ struct PlanOptions {
   std::string trace;
   Link link;  // between ranks, with a trace
   Link bus;   // between host and device, each way
+  // A file: the plan is for its machine. Empty: for this one.
+  std::string machine;
 };
 
 // A stage with another ZeRO stage, with all "auto" planes on the device.
@@ -102,6 +105,7 @@ struct RunPlan {
   DeviceKind device = DeviceKind::kCpu;
   int threads = 1;
   DType precision = DType::kF32;
+  std::optional<PlannedMachine> machine;  // of a file
   std::vector<StagePlan> stages;
   // Peak FLOP/s of all ranks, to which training speed is compared
   // (recipes/record/run_peak.h). 0: not known; after FindPeak, `no_peak` says
@@ -121,8 +125,9 @@ struct RunPlan {
 absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
                                 const ModelList& models);
 
-// Sets `peak_flops` as if all ranks were on this machine, from the stored peak,
-// else from a measurement, as a run does (RankPeak).
+// Sets `peak_flops`: that of the plan's machine, or, as if all ranks were on
+// this machine, from the stored peak, else from a measurement, as a run does
+// (RankPeak).
 void FindPeak(RunPlan& plan);
 
 // Lines for people, or one JSON object; on request with the program.

@@ -98,7 +98,10 @@ std::string PeakText(const RunPlan& plan) {
   if (!IsCuda(plan.device)) {
     absl::StrAppend(&text, " on ", plan.threads, " thread(s)");
   }
-  return text + ", the best measured on this machine\n";
+  return text +
+         (plan.machine ? ", as in " + plan.machine->path
+                       : ", the best measured on this machine") +
+         "\n";
 }
 
 std::string WholeText(const StagePlan& s) {
@@ -281,6 +284,7 @@ std::string ToText(const RunPlan& plan, bool with_program) {
   text += AccountTable("memory of a rank", accounts);
   absl::StrAppend(&text, "at most ", FormatBytes(plan.peak_bytes()),
                   " of a rank's device at any time\n");
+  if (plan.machine) text += MachineText(*plan.machine, plan.peak_bytes());
   if (HasHostHomes(plan)) {
     absl::StrAppend(
         &text, "also in host memory: at most ", FormatBytes(kProgramBytes),
@@ -299,6 +303,7 @@ std::string ToJson(const RunPlan& plan, bool with_program) {
            {"vocab", plan.vocab},     {"ranks", plan.ranks},
            {"threads", plan.threads}, {"peak_bytes", plan.peak_bytes()},
            {"flops", plan.flops()}};
+  if (plan.machine) all["machine"] = ToJson(*plan.machine, plan.peak_bytes());
   if (plan.peak_flops > 0) {
     all["peak_flops"] = plan.peak_flops;
     all["least_seconds"] = plan.LeastSeconds(plan.flops());

@@ -45,7 +45,7 @@ void FillWithNumbers(Device& device, Stream& stream, void* memory,
 }
 
 double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
-                         double seconds) {
+                         double seconds, int64_t rows) {
   const Kernels* const kernels = FindKernels(device.kind(), dtype);
   DELINK_CHECK(kernels != nullptr);
   const std::unique_ptr<Stream> stream = device.NewStream("peak");
@@ -58,7 +58,7 @@ double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
     matrix = *std::move(memory);
     FillWithNumbers(device, *stream, matrix.data(), matrix.bytes());
   }
-  const MatmulArgs args{.m = size,
+  const MatmulArgs args{.m = rows > 0 ? rows : size,
                         .n = size,
                         .k = size,
                         .a = matrices[0].data(),
@@ -69,6 +69,8 @@ double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
                         .ldc = size};
   kernels->matmul(*stream, args);  // the first call sets things up
   stream->Synchronize();
+  const double flops =
+      FlopsOf(size) * static_cast<double>(args.m) / static_cast<double>(size);
   double best = 0, spent = 0;
   while (spent < seconds) {
     const auto start = std::chrono::steady_clock::now();
@@ -77,7 +79,7 @@ double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
     const double took =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
             .count();
-    best = std::max(best, FlopsOf(size) / took);
+    best = std::max(best, flops / took);
     spent += took;
   }
   return best;

@@ -22,9 +22,10 @@ void FillWithNumbers(Device& device, Stream& stream, void* memory,
 double MeasureMatmulPeak(DType dtype, int64_t size = 768,
                          double seconds = 0.05);
 
-// The same on `device`; 0 if the matrices do not fit.
+// The same on `device`, of [rows, size] x [size, size] if `rows` is given; 0 if
+// the matrices do not fit.
 double MeasureMatmulPeak(Device& device, DType dtype, int64_t size,
-                         double seconds);
+                         double seconds, int64_t rows = 0);
 
 // The peak for runs on `device`. On a GPU the matrices are so large that a
 // product takes a millisecond.

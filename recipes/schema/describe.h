@@ -1,12 +1,15 @@
 // The keys of a recipe, each described once. See recipes/schema/section.h.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "framework/tensor/dtype.h"
 #include "recipes/schema/recipe.h"
 #include "recipes/schema/section.h"
 
@@ -23,9 +26,15 @@ void DescribeParallel(Section& section, ParallelConfig& parallel);
 void DescribeOffload(Section& section, OffloadRules& offload);
 void DescribeRun(Section& section, RunConfig& run);
 
+// A number of bytes, "20GiB". There is none if the key is omitted.
+void BytesKey(Section& section, std::string_view name,
+              std::optional<int64_t>* bytes, const Key& key);
+
 // Words that other files use too; see ValuesOf.
 std::string_view Word(RunConfig::Device device);
 std::string_view Word(MasterForm master);
+std::string_view Word(DType dtype);
+std::string_view Word(StateStorage storage);
 std::string_view Word(Recompute recompute);
 std::string_view Word(PipelineSchedule schedule);
 std::string_view Word(Axis axis);

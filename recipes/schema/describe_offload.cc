@@ -59,12 +59,15 @@ Value ByteValue(int64_t bytes) {
   return Value(bytes);
 }
 
+}  // namespace
+
 void BytesKey(Section& s, std::string_view name, std::optional<int64_t>* bytes,
-              std::string_view doc) {
+              const Key& key) {
   Field field;
   field.name = std::string(name);
   field.type = "a size as \"20GiB\" (KiB, MiB, GiB or TiB), or bytes";
-  field.doc = std::string(doc);
+  field.doc = std::string(key.doc);
+  field.required = key.required;
   field.when_omitted = "none";
   field.read = [=](const Value& given, Report& report) {
     std::optional<int64_t> read;
@@ -82,6 +85,8 @@ void BytesKey(Section& s, std::string_view name, std::optional<int64_t>* bytes,
   };
   s.Custom(field);
 }
+
+namespace {
 
 void DescribeWishes(Section& s, OffloadWishes& wishes) {
   constexpr std::string_view kOmitted =
@@ -133,12 +138,14 @@ void CheckOpen(Section& s, const OffloadWishes& wishes, bool budget) {
 }  // namespace
 
 void DescribeOffload(Section& s, OffloadRules& offload) {
-  BytesKey(s, "device", &offload.device,
+  BytesKey(
+      s, "device", &offload.device,
+      {.doc =
            "device budget of a rank for everything in its memory account; "
-           "`\"auto\"` planes are moved to the host until the account fits");
+           "`\"auto\"` planes are moved to the host until the account fits"});
   BytesKey(s, "host", &offload.host,
-           "host memory budget of a machine for the host-resident data of all "
-           "its ranks");
+           {.doc = "host memory budget of a machine for the host-resident data "
+                   "of all its ranks"});
   DescribeWishes(s, offload.all);
   s.Float("resident", &offload.resident,
           {.doc = "share of the blocks' parameters that stays on the device "

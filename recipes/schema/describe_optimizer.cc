@@ -42,7 +42,7 @@ KindKeys KeysOf(Kind kind) {
 
 static std::string_view Word(Kind kind) { return KeysOf(kind).name; }
 
-static std::string_view Word(StateStorage storage) {
+std::string_view Word(StateStorage storage) {
   switch (storage) {
     case StateStorage::kExact:
       return "fp32";

@@ -42,7 +42,7 @@ std::string_view Word(Recompute recompute) {
   return "";
 }
 
-static std::string_view Word(DType dtype) {
+std::string_view Word(DType dtype) {
   switch (dtype) {
     case DType::kF32:
       return "fp32";

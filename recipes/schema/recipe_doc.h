@@ -1,4 +1,4 @@
-// docs/recipe.md, from the schema.
+// docs/recipe.md and docs/machines.md, from the schema.
 #pragma once
 
 #include <string>
@@ -13,5 +13,8 @@ namespace delink {
 // after `example`, a whole recipe.
 std::string RecipeDoc(const std::vector<ModelKind>& kinds,
                       std::string_view example);
+
+// The page of machine files: every key.
+std::string MachineDoc();
 
 }  // namespace delink

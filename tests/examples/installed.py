@@ -68,3 +68,6 @@ def check_recipes(prefix, folder, mpirun):
   assert len(trained) == (10 if mpirun else 7), trained
   run(["delink", "train", f"{prefix}/share/delink/recipes/tiny.toml", "--set",
        f"data.train={folder}/corpus/train", "--out", "again"], folder)
+  machines = glob.glob(f"{prefix}/share/delink/machines/*.toml")
+  assert len(machines) == 5, machines
+  run(["delink", "plan", "tiny.toml", "--machine", machines[0]], folder)

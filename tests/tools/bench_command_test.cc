@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "recipes/schema/machine_file.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/program.h"
 
@@ -101,10 +102,11 @@ TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
       {{"--compare", torn}, "is not whole JSON (byte 35 of 35)"},
       {{"--json", "/no/such/folder/x.json"}, "--json: /no/such/folder/x.json"},
       {{"--scratch", "/no/such/folder"}, "/no/such/folder"},
-      {{"--out", "x.json"}, "--out"},
-      {{"--suite", "step", "--out", "x.json"}, "--out needs --suite machine"},
-      {{"--suite", "machine", "--out", "/no/such/folder/x.json"},
-       "--out: /no/such/folder/x.json cannot be written"},
+      {{"--machine-file", "x.toml"}, "--machine-file"},
+      {{"--suite", "step", "--machine-file", "x.toml"},
+       "--machine-file needs --suite machine"},
+      {{"--suite", "machine", "--machine-file", "/no/such/folder/x.toml"},
+       "--machine-file: /no/such/folder/x.toml cannot be written"},
       {{"--suite", "machine", "--seq", "4"},
        "--seq cannot be used with --suite machine"},
   };
@@ -114,28 +116,29 @@ TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
   }
 }
 
-TEST(BenchProgram, KeepsTheRatesOfTheMachine) {
+TEST(BenchProgram, WritesTheMachine) {
   const TempDir dir;
-  const std::string path = dir / "rates.json";
+  const std::string path = dir / "here.toml";
   const Words words = Quick({"--suite", "machine"});
 
-  const Outcome outcome = Succeed(With(words, {"--out", path}));
+  const Outcome outcome = Succeed(With(words, {"--machine-file", path}));
   EXPECT_THAT(outcome.out,
               AllOf(HasSubstr("rates of cpu '"), HasSubstr("1 threads"),
                     HasSubstr("free from this many tokens on")));
-  EXPECT_THAT(outcome.err, HasSubstr("wrote the rates to " + path));
-  json rates = ReadJson(path);
-  EXPECT_EQ(rates["format"], "delink-machine");
-  EXPECT_EQ(rates["threads"], 1);
-  EXPECT_GT(rates["pinned"]["both_to_host_bytes_per_s"], 0);
+  EXPECT_THAT(outcome.err, HasSubstr("wrote the machine to " + path));
+  const auto machine = ReadMachine(path);
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  EXPECT_EQ(machine->threads, 1);
+  EXPECT_EQ(machine->ranks(), 1);
+  EXPECT_EQ(machine->tier.memory, machine->host_bytes);
 
   // Where it is kept unless told otherwise, folders and all.
-  const std::string kept = dir / "cache/delink/machine.json";
+  const std::string kept = dir / "cache/delink/machine.toml";
   const Outcome again = RunShell(
       "XDG_CACHE_HOME=" + dir / "cache" + " exec \"$0\" \"$@\"", words);
   ASSERT_EQ(again.code, 0) << again.err;
-  EXPECT_THAT(again.err, HasSubstr("wrote the rates to " + kept));
-  EXPECT_EQ(ReadJson(kept)["device"], rates["device"]);
+  EXPECT_THAT(again.err, HasSubstr("wrote the machine to " + kept));
+  EXPECT_TRUE(ReadMachine(kept, machine->device).ok());
 }
 
 TEST(BenchProgram, IsTheWorkOfOneProcess) {

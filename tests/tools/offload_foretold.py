@@ -61,15 +61,22 @@ def check_rates(folder):
     host = {"place": "host", "master": "split", "moments": "bf16", "parameters_per_s": 1e9}
     device = {**host, "place": "device"}
 
-    def measures(updates, matmul):
-        with open(check.path("offload-cache/delink/machine.json"), "w", encoding="utf-8") as file:
-            json.dump({"pinned": bus, "pageable": bus, "updates": updates, "matmul": matmul}, file)
+    def toml(table):
+        return "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
 
-    bf16 = {"dtype": "bf16", "flops_per_s": 1e12}
-    for updates, matmul, missing in (([host, device], [bf16], ""), ([device], [bf16], "not measured: host_update;"),
-                                     ([host], [bf16], "not measured: device_update;"),
-                                     ([host, device], [], "not measured: flops;")):
-        check.run = lambda *unused, of=(updates, matmul): measures(*of)
+    def measures(updates, products):
+        with open(check.path("offload-cache/delink/machine.toml"), "w", encoding="utf-8") as file:
+            # Without products or updates the key is an empty list.
+            file.write("" if products else "products = []\n")
+            file.write("[pinned]\n" + toml(bus))
+            file.writelines("[[updates]]\n" + toml(row) for row in updates)
+            file.writelines("[[products]]\n" + toml(row) for row in products)
+
+    bf16 = {"dtype": "bf16", "smallest": 1, "flops_per_s": 1e12}
+    for updates, products, missing in (([host, device], [bf16], ""), ([device], [bf16], "not measured: host_update;"),
+                                       ([host], [bf16], "not measured: device_update;"),
+                                       ([host, device], [], "not measured: flops;")):
+        check.run = lambda *unused, of=(updates, products): measures(*of)
         assert failure_of(check.offload_rates).startswith(missing), missing
         assert check.runs or missing
 

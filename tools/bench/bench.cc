@@ -1,8 +1,6 @@
 #include "tools/bench/bench.h"
 
 #include <algorithm>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -113,14 +111,6 @@ UpdateOptions UpdateOptionsOf(const BenchOptions& options) {
   return updates;
 }
 
-std::string ScratchFolder(const BenchOptions& options) {
-  if (!options.scratch.empty()) return options.scratch;
-  std::error_code error;
-  const std::filesystem::path path =
-      std::filesystem::temp_directory_path(error);
-  return error ? "." : path.string();
-}
-
 // The machine and the kernels. The target's memory is free again for the steps.
 absl::Status MeasureTarget(const BenchOptions& options,
                            const std::vector<OpCase>& ops,
@@ -130,7 +120,7 @@ absl::Status MeasureTarget(const BenchOptions& options,
   DELINK_ASSIGN_OR_RETURN(
       report->machine, MeasureMachine(target, {.threads = options.threads,
                                                .dtypes = DTypes(options.device),
-                                               .folder = ScratchFolder(options),
+                                               .folder = options.scratch,
                                                .quick = options.quick}));
   if (!ops.empty())
     progress(absl::StrCat("measuring ", ops.size(), " kernels"));

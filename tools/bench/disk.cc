@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -83,10 +85,17 @@ absl::Status InPieces(const ScratchFile& file, int64_t bytes, const char* what,
   return absl::OkStatus();
 }
 
+std::string TemporaryFolder() {
+  std::error_code error;
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path(error);
+  return error ? "." : path.string();
+}
+
 }  // namespace
 
-absl::StatusOr<DiskSpeed> MeasureDisk(const std::string& folder,
-                                      int64_t bytes) {
+absl::StatusOr<DiskSpeed> MeasureDisk(const std::string& where, int64_t bytes) {
+  const std::string folder = where.empty() ? TemporaryFolder() : where;
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFile> file,
                           Create(folder));
   const int fd = file->descriptor();

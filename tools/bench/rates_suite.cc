@@ -1,16 +1,20 @@
 #include "tools/bench/rates_suite.h"
 
 #include <algorithm>
-#include <optional>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 #include <vector>
 
+#include "framework/base/machine_memory.h"
 #include "framework/base/status_macros.h"
 #include "layers/kernels/find_kernels.h"
 #include "recipes/record/environment.h"
+#include "recipes/record/machine_peak.h"
 #include "recipes/record/rated_device.h"
 #include "tools/bench/bandwidth.h"
 #include "tools/bench/bus.h"
+#include "tools/bench/disk.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/target.h"
 #include "tools/bench/update_rates.h"
@@ -25,6 +29,56 @@ using offload::UpdatePlace;
 int64_t BlockBytes(bool quick) {
   if (quick) return 4 * kMebibyte;
   return std::clamp(4 * LargestCache(), 256 * kMebibyte, 1024 * kMebibyte);
+}
+
+// Products whose smallest size is one of these, and large ones.
+void MeasureProducts(Device& device, bool quick, MachineRates* rates) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    if (FindKernels(device.kind(), dtype) == nullptr) continue;
+    const MatmulPeak large = MeasureMatmul(device, dtype, quick);
+    for (const int64_t rows : {16, 128}) {
+      if (rows >= large.size) continue;
+      rates->matmul.push_back(
+          {.dtype = dtype,
+           .flops_per_s = MeasureMatmulPeak(device, dtype, large.size,
+                                            quick ? 0.01 : 0.3, rows),
+           .smallest = rows});
+    }
+    rates->matmul.push_back({.dtype = dtype,
+                             .flops_per_s = large.flops_per_s,
+                             .smallest = large.size});
+  }
+}
+
+// The memory of the device, and of its host.
+absl::Status MeasureMemory(Target& target, const RatesOptions& options,
+                           MachineRates* rates) {
+  const int64_t bytes = BlockBytes(options.quick);
+  const int passes = options.quick ? 3 : 9;
+  DELINK_ASSIGN_OR_RETURN(rates->memory,
+                          MeasureHostMemory(options.threads, bytes, passes));
+  rates->host_bytes = MachineMemory();
+  rates->tier = {.memory = rates->host_bytes,
+                 .bytes_per_s = rates->memory.rewrite};
+  if (!IsCuda(options.device)) return absl::OkStatus();
+  DELINK_ASSIGN_OR_RETURN(const Bandwidth copy,
+                          MeasureCopy(target, bytes, passes));
+  rates->tier = {.memory = target.device().memory().total,
+                 .bytes_per_s = copy.triad};
+  return absl::OkStatus();
+}
+
+absl::Status MeasureFiles(const RatesOptions& options, MachineRates* rates) {
+  DELINK_ASSIGN_OR_RETURN(
+      const DiskSpeed disk,
+      MeasureDisk(options.scratch, (options.quick ? 2 : 128) * kMebibyte));
+  std::error_code error;
+  const auto space = std::filesystem::space(disk.folder, error);
+  rates->disk = {
+      .bytes = error ? disk.bytes : static_cast<int64_t>(space.capacity),
+      .read = disk.read,
+      .write = disk.write};
+  return absl::OkStatus();
 }
 
 absl::Status MeasureUpdates(Target& target, std::vector<UpdatePlace> places,
@@ -64,18 +118,12 @@ absl::StatusOr<MachineRates> MeasureRates(
   rates.pinned = bus.pinned;
   rates.pageable = bus.pageable;
   rates.pinned_memory = bus.pinned_memory;
-  progress("measuring the host's memory");
-  DELINK_ASSIGN_OR_RETURN(
-      rates.memory,
-      MeasureHostMemory(options.threads, BlockBytes(quick), quick ? 3 : 9));
+  progress("measuring memory");
+  DELINK_RETURN_IF_ERROR(MeasureMemory(target, options, &rates));
+  progress("measuring the disk");
+  DELINK_RETURN_IF_ERROR(MeasureFiles(options, &rates));
   progress("measuring products and updates");
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
-    if (FindKernels(options.device, dtype) == nullptr) continue;
-    rates.matmul.push_back(
-        {.dtype = dtype,
-         .flops_per_s =
-             MeasureMatmul(target.device(), dtype, quick).flops_per_s});
-  }
+  MeasureProducts(target.device(), quick, &rates);
   if (!cuda) {
     // On the CPU, host and device are the same processor.
     DELINK_RETURN_IF_ERROR(MeasureUpdates(

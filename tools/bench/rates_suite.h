@@ -14,6 +14,7 @@ struct RatesOptions {
   DeviceKind device = DeviceKind::kCpu;  // or kCuda
   int threads = 1;                       // of the host
   bool quick = false;                    // rough, in a fraction of a second
+  std::string scratch;  // folder where the disk is measured; empty: temporary
 };
 
 // Takes some seconds. An error if there is no such device or not enough memory:

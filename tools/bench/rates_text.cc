@@ -106,12 +106,12 @@ std::string ToText(const MachineRates& rates) {
           "%.1f triad\n",
           rates.memory.read / kGiga, rates.memory.write / kGiga,
           rates.memory.rewrite / kGiga, rates.memory.triad / kGiga),
-      "products, GFLOP/s:");
+      "products by the smallest of their sizes, GFLOP/s:");
   const char* comma = " ";
   for (const offload::MatmulRate& rate : rates.matmul) {
     absl::StrAppend(&text, comma,
-                    absl::StrFormat("%s %.1f", ToString(rate.dtype),
-                                    rate.flops_per_s / kGiga));
+                    absl::StrFormat("%s of %d %.1f", ToString(rate.dtype),
+                                    rate.smallest, rate.flops_per_s / kGiga));
     comma = ", ";
   }
   absl::StrAppend(&text, "\n", UpdatesText(rates), BoundsText(rates));

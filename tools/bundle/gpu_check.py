@@ -44,6 +44,10 @@ import time
 
 import moe_check
 import offload_check
+try:
+  import tomllib
+except ImportError:  # before Python 3.11
+  from pip._vendor import tomli as tomllib
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHAPES = ("gpt-124m", "qwen-0.5b", "qwen-1.5b", "qwen-3b", "qwen-7b")
@@ -329,14 +333,14 @@ class Check:
     """This machine's, or those that are assumed where there is no GPU."""
     self.runs = True
     # Where runs that have XDG_CACHE_HOME from offload_step look for it.
-    target = self.path("offload-cache/delink/machine.json")
+    target = self.path("offload-cache/delink/machine.toml")
     os.makedirs(os.path.dirname(target), exist_ok=True)
     words = [self.delink, "bench", "--suite", "machine", "--device",
-             self.options.device, "--out", target]
+             self.options.device, "--machine-file", target]
     try:
       self.run("offload.log", words + ["--quick"] * self.options.quick)
-      with open(target, encoding="utf-8") as file:
-        machine = json.load(file)
+      with open(target, "rb") as file:
+        machine = tomllib.load(file)
     except Failure as failure:
       if not failure.says(NO_GPU):
         raise

@@ -87,15 +87,15 @@ ASSUMED = Rates(flops=500e12, to_device=45e9, to_host=45e9,
 
 def measured(machine):
   """From `delink bench --suite machine`. What was not measured is 0."""
-  rate = {row["dtype"]: row["flops_per_s"] for row in machine["matmul"]}
+  bf16 = [row for row in machine["products"] if row["dtype"] == "bf16"]
+  large = max(bf16, key=lambda row: row["smallest"], default={})
 
   def update(place):
     return max((row["parameters_per_s"] for row in machine["updates"]
                 if row["place"] == place and row["master"] == "split"
                 and row["moments"] == "bf16"), default=0)
-  bus = machine["pinned"] if machine["pinned"]["to_device_bytes_per_s"] else (
-      machine["pageable"])
-  return Rates(flops=rate.get("bf16", 0),
+  bus = machine["pinned"]
+  return Rates(flops=large.get("flops_per_s", 0),
                to_device=bus["both_to_device_bytes_per_s"],
                to_host=bus["both_to_host_bytes_per_s"],
                device_update=update("device"), host_update=update("host"))

@@ -11,6 +11,7 @@
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "offload/rates/machine_rates.h"
+#include "recipes/schema/machine_file.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/compare.h"
 #include "tools/bench/rates_suite.h"
@@ -68,16 +69,15 @@ absl::Status CheckWritable(const std::string& path) {
 // Refuses options that do not belong to the suite.
 absl::Status CheckSuite(const BenchCommand& c) {
   if (c.suite != "machine") {
-    if (c.out.empty()) return absl::OkStatus();
+    if (c.machine_file.empty()) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        "--out needs --suite machine; other suites write their measurements to "
-        "--json FILE");
+        "--machine-file needs --suite machine; other suites write their "
+        "measurements to --json FILE");
   }
   const std::pair<const char*, bool> others[] = {
       {"--shape", !c.shapes.empty()},
       {"--json", !c.json.empty()},
       {"--compare", !c.compare.empty()},
-      {"--scratch", !c.scratch.empty()},
       {"--seq", c.seq != 0},
       {"--batch", c.batch != 0},
       {"--steps", c.steps != 0},
@@ -92,44 +92,47 @@ absl::Status CheckSuite(const BenchCommand& c) {
     return absl::InvalidArgumentError(
         absl::StrCat(name,
                      " cannot be used with --suite machine, which takes "
-                     "--device, --threads, --quick and --out"));
+                     "--device, --threads, --quick, --scratch and "
+                     "--machine-file"));
   }
   return absl::OkStatus();
 }
 
 // The file for the rates, checked before they are measured: its folder must
 // exist, and it must not be a folder itself.
-absl::StatusOr<std::string> RatesPath(const std::string& out) {
-  if (out.empty()) {
+absl::StatusOr<std::string> MachinePath(const std::string& file) {
+  if (file.empty()) {
     DELINK_ASSIGN_OR_RETURN(const std::string path,
                             offload::DefaultMachineRatesPath());
     DELINK_RETURN_IF_ERROR(MakeDirectories(ParentPath(path)));
     return path;
   }
-  const std::string folder = ParentPath(out);
-  if (!IsDirectory(folder) || IsDirectory(out) ||
+  const std::string folder = ParentPath(file);
+  if (!IsDirectory(folder) || IsDirectory(file) ||
       access(folder.c_str(), W_OK) != 0) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "--out: ", out,
+        "--machine-file: ", file,
         " cannot be written; name a file in an existing folder that you may "
         "write to"));
   }
-  return out;
+  return file;
 }
 
 absl::Status MeasureTheMachine(const BenchCommand& command, World& world) {
-  DELINK_ASSIGN_OR_RETURN(const std::string path, RatesPath(command.out));
+  DELINK_ASSIGN_OR_RETURN(const std::string path,
+                          MachinePath(command.machine_file));
   DELINK_ASSIGN_OR_RETURN(const int threads, UseCores(world, command.threads));
   DELINK_ASSIGN_OR_RETURN(const offload::MachineRates rates,
                           bench::MeasureRates({.device = DeviceOf(command),
                                                .threads = threads,
-                                               .quick = command.quick},
+                                               .quick = command.quick,
+                                               .scratch = command.scratch},
                                               [](const std::string& what) {
                                                 DELINK_LOG(kInfo) << what;
                                               }));
-  DELINK_RETURN_IF_ERROR(offload::WriteMachineRates(rates, path));
+  DELINK_RETURN_IF_ERROR(WriteMachine(rates, path));
   Print(bench::ToText(rates));
-  DELINK_LOG(kInfo) << "wrote the rates to " << path;
+  DELINK_LOG(kInfo) << "wrote the machine to " << path;
   return absl::OkStatus();
 }
 

@@ -25,7 +25,8 @@ absl::StatusOr<RunPlan> MakePlan(const PlanCommand& command,
                                    .threads = told ? threads : 0,
                                    .trace = command.trace,
                                    .link = link,
-                                   .bus = bus},
+                                   .bus = bus,
+                                   .machine = command.machine},
                                   models));
   FindPeak(plan);
   return plan;

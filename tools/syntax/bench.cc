@@ -41,11 +41,11 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
       {.name = "--quick",
        .to = &bench.quick,
        .help = "measure tiny shapes for a few seconds: rough figures"},
-      {.name = "--out",
+      {.name = "--machine-file",
        .value = "FILE",
-       .to = &bench.out,
-       .help = "where --suite machine keeps the rates "
-               "(delink/machine.json in the user's cache folder)",
+       .to = &bench.machine_file,
+       .help = "where --suite machine writes the machine "
+               "(delink/machine.toml in the user's cache folder)",
        .names = Names::kFile,
        .needs = {"--suite"}},
       {.name = "--json",

@@ -63,6 +63,7 @@ struct PlanCommand {
   std::string trace;           // empty: none
   std::string delay;           // as ParseLink wants it; empty: none
   std::string bus;             // likewise
+  std::string machine;         // a file; empty: this one
   bool program = false;
   bool json = false;
 };
@@ -131,10 +132,10 @@ struct BenchCommand {
   std::vector<std::string> shapes;
   int64_t threads = 0;  // 0: as many as cores
   bool quick = false;
-  std::string out;      // of machine: a path; empty: in the user's cache
-  std::string json;     // a path, or - for standard output
-  std::string compare;  // a path
-  std::string scratch;  // a folder
+  std::string machine_file;  // of machine: a path; empty: in the user's cache
+  std::string json;          // a path, or - for standard output
+  std::string compare;       // a path
+  std::string scratch;       // a folder
   // Of the steps; 0 and empty: all the default values.
   int64_t seq = 0, batch = 0, steps = 0;
   int64_t depth = 0;     // 0: only steps of all blocks

@@ -158,7 +158,9 @@ CommandSyntax PlanSyntax() {
       .summary = "Print what a recipe needs, without training",
       .examples = {"delink plan recipes/gpt2_124m.toml --ranks 8",
                    "delink plan recipes/gpt2_124m.toml --ranks 16 "
-                   "--ranks-per-node 8"},
+                   "--ranks-per-node 8",
+                   "delink plan recipes/m6_10t.toml --machine "
+                   "machines/v100-32gb-8x64.toml"},
       .arguments = {RecipeArgument(plan->recipe),
                     SetOption(plan->sets),
                     {.name = "--ranks",
@@ -171,7 +173,15 @@ CommandSyntax PlanSyntax() {
                      .to = &plan->ranks_per_node,
                      .help = "ranks on each machine (all on one)",
                      .check = WholeNumber(1, 1 << 20)},
-                    DeviceOption(given->device, "the recipe's"),
+                    DeviceOption(given->device,
+                                 "the recipe's, or the machine's"),
+                    {.name = "--machine",
+                     .value = "FILE",
+                     .to = &plan->machine,
+                     .help = "plan for the machine of this file, as in "
+                             "machines/ (this machine)",
+                     .names = Names::kFile,
+                     .must_exist = true},
                     {.name = "--trace",
                      .value = "FILE",
                      .to = &plan->trace,

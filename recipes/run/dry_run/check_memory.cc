@@ -154,8 +154,10 @@ absl::Status CheckRank(const RunEnv& env, size_t first, int ranks,
         absl::StrCat(name, " does not fit: ", ToString(account)), kStepKnobs);
     if (!fits.ok()) {
       return absl::Status(
-          fits.code(), absl::StrCat(std::string(fits.message()),
-                                    ZeroThatFits(env, first, i, room.limit())));
+          fits.code(),
+          absl::StrCat(std::string(fits.message()),
+                       ZeroThatFits(env, first, i, room.limit(),
+                                    RatesFor(*env.device, *env.recipe))));
     }
     if (i > first) {
       DELINK_ASSIGN_OR_RETURN(const SwitchMemory at_switch,

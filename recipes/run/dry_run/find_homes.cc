@@ -242,8 +242,7 @@ absl::StatusOr<FoundPlace> Search(const RunEnv& env, size_t index,
 
 // The same; without budgets, the place that the recipe says.
 absl::StatusOr<FoundPlace> PlaceOf(const RunEnv& env, size_t first,
-                                   size_t index) {
-  const KnownRates rates = RatesFor(*env.device, *env.recipe);
+                                   size_t index, const KnownRates& rates) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<PlaneBytes> before,
                           PlanesBefore(env, first, index));
   if (env.recipe->stages[index].offload.budgeted()) {
@@ -344,9 +343,10 @@ absl::StatusOr<FoundPlace> FindHomes(const RunEnv& env, size_t first,
   PlaneBytes most;
   for (const PlaneBytes& of : before) most = Most(most, of);
   const OffloadRules& rules = env.recipe->stages[index].offload;
-  return TooLarge(
-      env, index, tried, most,
-      rules.device ? ZeroThatFits(env, first, index, *rules.device) : "");
+  return TooLarge(env, index, tried, most,
+                  rules.device
+                      ? ZeroThatFits(env, first, index, *rules.device, rates)
+                      : "");
 }
 
 Recipe WithZero(Recipe recipe, size_t index, int64_t zero) {
@@ -358,14 +358,15 @@ Recipe WithZero(Recipe recipe, size_t index, int64_t zero) {
 }
 
 std::string ZeroThatFits(const RunEnv& env, size_t first, size_t index,
-                         int64_t device) {
+                         int64_t device, const KnownRates& rates) {
   const ParallelConfig& parallel = env.recipe->stages[index].parallel;
   for (int64_t zero = parallel.zero + 1; zero <= 3; ++zero) {
     const Recipe recipe = WithZero(*env.recipe, index, zero);
     RunEnv other = env;
     other.recipe = &recipe;
     other.shared = nullptr;
-    const absl::StatusOr<FoundPlace> found = PlaceOf(other, first, index);
+    const absl::StatusOr<FoundPlace> found =
+        PlaceOf(other, first, index, rates);
     if (!found.ok() || !found->fits || found->cost.device > device) continue;
     return absl::StrCat("; zero = ", zero, " (stage[", index,
                         "].parallel) would take ",

@@ -32,7 +32,7 @@ Recipe WithZero(Recipe recipe, size_t index, int64_t zero);
 // it has budgets: "; zero = 3 (stage[1].parallel) would take 3.2 MiB". Empty:
 // there is none.
 std::string ZeroThatFits(const RunEnv& env, size_t first, size_t index,
-                         int64_t device);
+                         int64_t device, const KnownRates& rates);
 
 // RunEnv::homes, by stage, for all stages from `first` on that have budgets.
 // Rank 0 decides, by the rates of its machine, and logs the result. Collective.

@@ -11,6 +11,7 @@
 #include "framework/base/status_macros.h"
 #include "offload/rates/machine_rates.h"
 #include "recipes/record/rated_device.h"
+#include "recipes/schema/machine_file.h"
 
 namespace delink {
 namespace {
@@ -51,24 +52,32 @@ absl::StatusOr<offload::RatedDevice> DeviceOf(const Device& device) {
 
 absl::StatusOr<KnownRates> Measured(const Device& device,
                                     const Recipe& recipe) {
-  const DType dtype = recipe.run.precision;
   DELINK_ASSIGN_OR_RETURN(const offload::RatedDevice rated, DeviceOf(device));
   DELINK_ASSIGN_OR_RETURN(const std::string path,
                           offload::DefaultMachineRatesPath());
-  DELINK_ASSIGN_OR_RETURN(const offload::MachineRates rates,
-                          offload::ReadMachineRates(path, rated));
-  if (rates.FlopsOf(dtype) <= 0) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(path, ": has no rate of matmuls in ", ToString(dtype),
-                     "; run delink bench --suite machine"));
-  }
-  const std::optional<offload::ParamForms> forms = FormsOf(recipe);
-  return KnownRates{
-      .rates = forms ? RatesOf(rates, *forms) : RatesOf(rates, dtype),
-      .source = "measured, in " + path};
+  DELINK_ASSIGN_OR_RETURN(const offload::MachineRates machine,
+                          ReadMachine(path, rated));
+  DELINK_ASSIGN_OR_RETURN(KnownRates known, RatesIn(machine, path, recipe));
+  known.source = "measured, in " + path;
+  return known;
 }
 
 }  // namespace
+
+absl::StatusOr<KnownRates> RatesIn(const offload::MachineRates& machine,
+                                   const std::string& path,
+                                   const Recipe& recipe) {
+  const DType dtype = recipe.run.precision;
+  if (machine.FlopsOf(dtype) <= 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        path, ": has no rate of products in ", ToString(dtype),
+        "; add a [[products]] table, or run delink bench --suite machine"));
+  }
+  const std::optional<offload::ParamForms> forms = FormsOf(recipe);
+  return KnownRates{
+      .rates = forms ? RatesOf(machine, *forms) : RatesOf(machine, dtype),
+      .source = "of " + path};
+}
 
 KnownRates RatesFor(const Device& device, const Recipe& recipe) {
   absl::StatusOr<KnownRates> measured = Measured(device, recipe);

@@ -4,8 +4,10 @@
 
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "framework/device/backend.h"
 #include "offload/plan/bounds.h"
+#include "offload/rates/machine_rates.h"
 #include "recipes/schema/recipe.h"
 
 namespace delink {
@@ -15,7 +17,13 @@ struct KnownRates {
   std::string source;  // in words, with how to get better ones
 };
 
-// Rates of the recipe's products and updates on `device`, or on this machine's
+// Rates of the recipe's products and updates on the machine of the file `path`.
+// FailedPrecondition: it has no products of that type.
+absl::StatusOr<KnownRates> RatesIn(const offload::MachineRates& machine,
+                                   const std::string& path,
+                                   const Recipe& recipe);
+
+// The same of this machine, on `device`, or on this machine's
 // first GPU if `device` stands for a GPU without being one.
 KnownRates RatesFor(const Device& device, const Recipe& recipe);
 

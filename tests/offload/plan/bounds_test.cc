@@ -111,7 +111,8 @@ TEST(Bounds, WidthThatHidesBoundaries) {
 }
 
 MachineRates Measured() {
-  return {.pinned = {.to_device = 60e9,
+  return {.tier = {.bytes_per_s = 3000e9},
+          .pinned = {.to_device = 60e9,
                      .to_host = 60e9,
                      .both_to_device = 50e9,
                      .both_to_host = 40e9},
@@ -144,11 +145,8 @@ TEST(Bounds, UpdatesTakeWhatWasMeasuredOfTheirForms) {
   const StepRates none = RatesOf(Measured(), kNoMaster);
   EXPECT_EQ(none.host_memory, 150e9);
   EXPECT_DOUBLE_EQ(none.device_memory, 22e9);
-  // Of the device nothing was measured; the CPU's memory is the host's.
-  EXPECT_EQ(RatesOf(Measured(), kWhole).device_memory, 0);
-  MachineRates cpu = Measured();
-  cpu.device.kind = "cpu";
-  EXPECT_EQ(RatesOf(cpu, kWhole).device_memory, 150e9);
+  // No updates in these forms were measured.
+  EXPECT_EQ(RatesOf(Measured(), kWhole).device_memory, 3000e9);
 }
 
 }  // namespace

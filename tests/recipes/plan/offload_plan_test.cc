@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "recipes/plan/plan.h"
+#include "recipes/schema/machine_file.h"
 #include "tests/testing/cpu_rates.h"
 #include "tests/testing/source_path.h"
 #include "tests/testing/temp_dir.h"
@@ -66,7 +67,7 @@ class PlanOfOffload : public ::testing::Test {
     const offload::MachineRates rates = RatesWith(bus, memory);
     const absl::StatusOr<std::string> path = offload::DefaultMachineRatesPath();
     ASSERT_TRUE(path.ok());
-    ASSERT_TRUE(offload::WriteMachineRates(rates, *path).ok());
+    ASSERT_TRUE(WriteMachine(rates, *path).ok());
   }
 
   TempDir cache_;
@@ -276,19 +277,19 @@ TEST_F(PlanOfOffload, SaysWhyRatesAreAssumed) {
   offload::MachineRates rates = RatesWith(1e9, 1e10);
   rates.matmul.pop_back();
   const std::string path = *offload::DefaultMachineRatesPath();
-  ASSERT_TRUE(offload::WriteMachineRates(rates, path).ok());
+  ASSERT_TRUE(WriteMachine(rates, path).ok());
   EXPECT_THAT(source({}), HasSubstr("measured, in " + path));
   EXPECT_THAT(source({"run.precision=bf16"}),
               AllOf(HasSubstr("assumed, "),
-                    HasSubstr(path + ": has no rate of matmuls in bf16")));
+                    HasSubstr(path + ": has no rate of products in bf16")));
   rates.device.name = "another";
-  ASSERT_TRUE(offload::WriteMachineRates(rates, path).ok());
+  ASSERT_TRUE(WriteMachine(rates, path).ok());
   EXPECT_THAT(source({}), AllOf(HasSubstr("assumed, "),
                                 HasSubstr(path + ": has the rates of ")));
   std::ofstream(path) << "{";
   EXPECT_THAT(source({}),
-              AllOf(HasSubstr("assumed, "), HasSubstr(path + ": "),
-                    HasSubstr("to measure the machine's rates again, ")));
+              AllOf(HasSubstr("assumed, "), HasSubstr(path + ":1:1: "),
+                    HasSubstr("run delink bench --suite machine")));
 }
 
 // The bus, or the host's memory, is what a step waits for.

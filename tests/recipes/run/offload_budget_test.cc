@@ -17,6 +17,7 @@
 #include "offload/rates/machine_rates.h"
 #include "recipes/run/pretrain.h"
 #include "recipes/run/setup/setup.h"
+#include "recipes/schema/machine_file.h"
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/cpu_rates.h"
 #include "tests/testing/temp_dir.h"
@@ -140,8 +141,8 @@ TEST_F(OffloadBudget, IsTheResidentRunAtAnyRates) {
                         {4, 1e9, 1e6, 1e6, 80, ""}};
   std::vector<AutoPlace> found;
   for (const Case& c : cases) {
-    ASSERT_TRUE(offload::WriteMachineRates(CpuRates(c.flops, c.bus, c.memory),
-                                           *offload::DefaultMachineRatesPath())
+    ASSERT_TRUE(WriteMachine(CpuRates(c.flops, c.bus, c.memory),
+                             *offload::DefaultMachineRatesPath())
                     .ok());
     const Layout& layout = layouts[c.layout];
     const std::string all = absl::StrCat("all", c.layout);

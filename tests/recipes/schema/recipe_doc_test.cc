@@ -1,9 +1,11 @@
-// docs/recipe.md is what the schema generates.
+// docs/recipe.md and docs/machines.md are what the schema generates.
 #include "recipes/schema/recipe_doc.h"
 
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
+#include <string>
+#include <utility>
 
 #include "gtest/gtest.h"
 #include "recipes/models/model_list.h"
@@ -12,21 +14,26 @@
 namespace delink::recipe_doc_test {
 namespace {
 
-TEST(RecipeDoc, TheCommittedPageIsUpToDate) {
-  const std::string path = testing::SourcePath("docs/recipe.md");
-  std::ostringstream example;
-  example
-      << std::ifstream(testing::SourcePath("recipes/commented.toml")).rdbuf();
-  const std::string generated =
-      RecipeDoc(KindsOf(BuiltInModels()), example.str());
-  if (std::getenv("DELINK_WRITE_DOCS") != nullptr) {
-    std::ofstream(path) << generated;
+std::string TextOf(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(testing::SourcePath(path)).rdbuf();
+  return text.str();
+}
+
+TEST(RecipeDoc, TheCommittedPagesAreUpToDate) {
+  const std::pair<std::string, std::string> pages[] = {
+      {"docs/recipe.md",
+       RecipeDoc(KindsOf(BuiltInModels()), TextOf("recipes/commented.toml"))},
+      {"docs/machines.md", MachineDoc()}};
+  for (const auto& [path, generated] : pages) {
+    if (std::getenv("DELINK_WRITE_DOCS") != nullptr) {
+      std::ofstream(testing::SourcePath(path)) << generated;
+    }
+    EXPECT_EQ(TextOf(path), generated)
+        << path
+        << " is out of date; write it anew with\n"
+           "  DELINK_WRITE_DOCS=1 ctest --test-dir BUILD -R recipe_doc_test";
   }
-  std::ostringstream committed;
-  committed << std::ifstream(path).rdbuf();
-  EXPECT_EQ(committed.str(), generated)
-      << "docs/recipe.md is out of date; write it anew with\n"
-         "  DELINK_WRITE_DOCS=1 ctest --test-dir BUILD -R recipe_doc_test";
 }
 
 }  // namespace

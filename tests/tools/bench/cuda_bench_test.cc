@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "recipes/schema/machine_file.h"
 #include "tests/testing/temp_dir.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/compare.h"
@@ -141,8 +142,7 @@ TEST(CudaRates, AreOfBothSides) {
   EXPECT_EQ(rates->device.kind, "cuda");
   EXPECT_THAT(rates->device.name, HasSubstr("sm_90"));
   EXPECT_TRUE(rates->pinned_memory);
-  EXPECT_TRUE(
-      offload::ParseMachineRates(offload::ToJson(*rates), "rates").ok());
+  EXPECT_TRUE(ParseMachine(ToToml(*rates), "rates").ok());
   using offload::UpdatePlace;
   for (const offload::ParamForms& forms : RatedForms()) {
     const double host = rates->ParamsPerSecond(UpdatePlace::kHost, forms),

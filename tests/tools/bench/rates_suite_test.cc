@@ -10,6 +10,7 @@
 
 #include "layers/kernels/cpu/threads.h"
 #include "recipes/record/rated_device.h"
+#include "recipes/schema/machine_file.h"
 #include "tools/bench/bandwidth.h"
 #include "tools/bench/update_rates.h"
 
@@ -33,11 +34,14 @@ TEST(RatesSuite, MeasuresAllOfTheCpu) {
   EXPECT_EQ(rates->threads, 1);
   EXPECT_TRUE(rates->quick);
   EXPECT_FALSE(rates->pinned_memory);
-  // Every rate is there: a file of it is whole.
-  const auto read =
-      offload::ParseMachineRates(offload::ToJson(*rates), "rates");
+  // A file of it has all that a file must have.
+  const auto read = ParseMachine(ToToml(*rates), "rates");
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_GT(rates->FlopsOf(DType::kF32), 1e7);
+  EXPECT_GT(rates->disk.bytes, 1 << 20);
+  EXPECT_GT(rates->disk.read, 1e4);
+  // Three classes of shapes of each type.
+  EXPECT_EQ(rates->matmul.size() % 3, 0u);
   ASSERT_EQ(rates->updates.size(), 2 * RatedForms().size());
   for (const offload::ParamForms& forms : RatedForms()) {
     const double host = rates->ParamsPerSecond(UpdatePlace::kHost, forms);
@@ -61,6 +65,7 @@ TEST(RatesSuite, RatesAreBytesOverSeconds) {
 
 MachineRates Known() {
   return {.device = {.kind = "cpu", .name = "Abacus"},
+          .tier = {.bytes_per_s = 11e9},
           .threads = 2,
           .load = 0.5,
           .pinned = {1e9, 2e9, 3e9, 4e9},
@@ -77,7 +82,7 @@ TEST(RatesSuite, TextHasWhatWasMeasuredAndWhatFollows) {
       AllOf(HasSubstr("rates of cpu 'Abacus', 2 threads"),
             HasSubstr("the device is the CPU"),
             HasSubstr("9.0 read, 10.0 written, 11.0 rewritten, 8.0 triad"),
-            HasSubstr("products, GFLOP/s: bf16 300.0\n"),
+            HasSubstr(", GFLOP/s: bf16 of 1024 300.0\n"),
             HasSubstr("bf16     bf16      fp32   fp32       1.500    0.000"),
             // F / B in, F / 2B, F / 2B out, F / 2U, F 18 / 2B.
             HasSubstr("bf16     bf16      fp32   fp32          100        50 "
