@@ -30,6 +30,7 @@ LAYOUTS = {
     "data 2": "{ data = 2 }",
     "data 2, zero 1": "{ data = 2, zero = 1 }",
     "data 2, zero 2": "{ data = 2, zero = 2 }",
+    "data 2, zero 3": "{ data = 2, zero = 3 }",
     "1f1b": "{ pipeline = 2 }",
     "interleaved": '{ pipeline = 2, schedule = "interleaved" }',
     "zero-bubble": '{ pipeline = 2, schedule = "zero-bubble" }',

@@ -1,9 +1,11 @@
 // Runs whose gradients of weights are kept in bf16 (run.gradients): losses are
-// nearly those of gradients in f32. That one run is one run is in
+// nearly those of gradients in f32, and weights move as one rank's do, however
+// a batch is cut. That one run is one run is in
 // whole_run_test.cc.
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -55,6 +57,36 @@ TEST(Bf16GradientsOptimizersTest, Learn) {
              .out = kind});
     const std::vector<Step> steps = runs.Steps(kind);
     EXPECT_LT(steps.back().loss, steps.front().loss) << kind;
+  }
+}
+
+// Every micro-batch moves the weights, and counts once: SGD without clipping
+// hides no factor. A micro-batch too few or counted twice would be 1/8 off.
+TEST(AccumulationTest, MovesWeightsAsOneMicroBatchDoes) {
+  for (const auto& [numbers, near] :
+       {std::pair{std::vector<std::string>{}, 1e-4}, std::pair{kBf16, 0.06}}) {
+    TinyRuns runs;
+    runs.sets = numbers;
+    runs.sets.insert(runs.sets.end(),
+                     {"optimizer.kind=sgd", "optimizer.lr=0.05",
+                      "optimizer.clip=0", "stage.0.share=none"});
+    runs.Go({.sets = {"run.micro_batch=8"}, .out = "begin", .until_step = 1});
+    runs.Go({.sets = {"run.micro_batch=8"}, .out = "one", .until_step = 4});
+    const Tensors one = runs.Load("one", 4);
+    const double way = WeightDifference(runs.Load("begin", 1), one, 1);
+    for (const std::string layout :
+         {"{data=2}", "{data=2,zero=2}", "{data=2,zero=3}", "{pipeline=2}"}) {
+      for (const int micro_batch : {1, 2, 4}) {
+        const std::string out = absl::StrCat(layout, micro_batch);
+        runs.Go({.ranks = 2,
+                 .sets = {absl::StrCat("run.micro_batch=", micro_batch),
+                          "stage.0.parallel=" + layout},
+                 .out = out,
+                 .until_step = 4});
+        EXPECT_LT(WeightDifference(runs.Load(out, 4), one, 1), near * way)
+            << out;
+      }
+    }
   }
 }
 

@@ -152,22 +152,30 @@ TEST(InitFolder, AStageThatSharesBeginsWithItsLeadersWeights) {
   }
 }
 
-// Values of the folder go to where planes are at home, and so at the switch.
+// Values of the folder go to where planes are at home, and so at the switch;
+// masters too, which the host updates.
 TEST(InitFolder, HomesOnTheHostChangeNoBit) {
   const Published model("llama");
-  const Words shared = {"stage.0.share={ mlp = \"groups:2\" }",
-                        "optimizer.clip=0.5"};
-  model.runs.Go({.sets = shared, .out = "resident", .init = model.path()});
-  for (const char* const stages : {"0", "1", "01"}) {
-    Words sets = shared;
-    for (const char stage : std::string(stages)) {
-      sets.push_back(absl::StrCat("stage.", std::string(1, stage),
-                                  ".offload={weights=\"host\","
-                                  "gradients=\"host\",state=\"host\"}"));
+  for (const Words& numbers :
+       {Words{}, Words{"run.precision=bf16"},
+        Words{"run.precision=bf16", "run.master=split"}}) {
+    Words shared = {"stage.0.share={ mlp = \"groups:2\" }",
+                    "optimizer.clip=0.5"};
+    shared.insert(shared.end(), numbers.begin(), numbers.end());
+    const std::string name = absl::StrCat("of ", numbers.size());
+    model.runs.Go({.sets = shared, .out = name, .init = model.path()});
+    for (const char* const stages : {"0", "1", "01"}) {
+      Words sets = shared;
+      for (const char stage : std::string(stages)) {
+        sets.push_back(absl::StrCat(
+            "stage.", std::string(1, stage),
+            ".offload={weights=\"host\",gradients=\"host\",state=\"host\"",
+            numbers.empty() ? "" : ",update=\"host\"", "}"));
+      }
+      const std::string out = absl::StrCat(name, ", homes ", stages);
+      model.runs.Go({.sets = sets, .out = out, .init = model.path()});
+      model.runs.ExpectSameBits(name, out, 6);
     }
-    const std::string out = absl::StrCat("homes", stages);
-    model.runs.Go({.sets = sets, .out = out, .init = model.path()});
-    model.runs.ExpectSameBits("resident", out, 6);
   }
 }
 
