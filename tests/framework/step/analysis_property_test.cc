@@ -99,7 +99,7 @@ std::vector<int32_t> PeakOf(const Program& program) {
 // The simulator sees what it is there to see: an analysis that lacks a
 // dependency, calls a write first that is not, or lets two live slots be one.
 bool IsCaught(const Program& program, const Analysis& analysis, Dice& dice) {
-  for (int attempt = 0; attempt < 200; ++attempt) {
+  for (int attempt = 0; attempt < 2000; ++attempt) {
     if (!Simulate(program, analysis, dice).empty()) return true;
   }
   return false;
@@ -187,6 +187,45 @@ TEST(AnalysisPropertyTest, CopiesOfWeightsAreSafe) {
     EXPECT_TRUE(IsCaught(program, wrong, dice)) << sample.text;
   }
   EXPECT_GT(again, kPrograms / 100);
+}
+
+// Gathers and updates of shards: one that does not wait meets shards of another
+// step, or changes a shard under its copy.
+TEST(AnalysisPropertyTest, SimulatorCatchesShardsThatDoNotWait) {
+  Dice dice(19);
+  int gathers = 0, updates = 0;
+  for (int n = 0; n < kPrograms / 4; ++n) {
+    Sample sample = DrawWithCopies(dice);
+    if (sample.shape.shards.empty() || sample.shape.layers > 5) continue;
+    sample.shape.micro_batches = 1;
+    const Program program = ScatterLanes(
+        WithCopies(PlanStep(sample.shape, sample.options), dice), dice);
+    const Analysis analysis = AnalyzeProgram(program);
+    const auto is_of_copy = [&](const Dependency& d, int32_t slab) {
+      const Instruction& i = program.instructions[d.instruction];
+      return IsOfPlanes(i) && i.slab == slab && IsOfWeights(PlaneSetOf(i));
+    };
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const Instruction& at = program.instructions[i];
+      const bool update =
+          at.op == Op::kUpdate && step_test::HasShard(sample.shape, at.slab);
+      if (!update && !step_test::GathersAt(sample.shape, at)) continue;
+      int& count = update ? updates : gathers;
+      Analysis wrong = analysis;
+      const auto removed =
+          std::erase_if(wrong.dependencies[i], [&](const Dependency& d) {
+            const Instruction& on = program.instructions[d.instruction];
+            return update ? is_of_copy(d, at.slab)
+                          : on.op == Op::kUpdate && on.slab == at.slab;
+          });
+      if (removed == 0 || count > 40) continue;
+      ++count;
+      EXPECT_TRUE(IsCaught(program, wrong, dice))
+          << sample.text << ": " << ToString(at);
+    }
+  }
+  EXPECT_GT(gathers, 20);
+  EXPECT_GT(updates, 20);
 }
 
 // Also of slots of which two are in one place on the host.

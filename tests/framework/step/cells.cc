@@ -55,6 +55,15 @@ bool HasWhole(const ProgramShape& shape, int32_t slab) {
   return !shape.whole_class.empty() && shape.whole_class[slab] >= 0;
 }
 
+bool HasShard(const ProgramShape& shape, int32_t slab) {
+  return !shape.shards.empty() && shape.shards[slab];
+}
+
+bool GathersAt(const ProgramShape& shape, const Instruction& i) {
+  return i.op == Op::kFetch && PlaneSetOf(i) == PlaneSet::kWeight &&
+         HasShard(shape, i.slab);
+}
+
 int32_t StageAt(const ProgramShape& shape, int32_t layer) {
   if (shape.chunk_of_layer.empty()) return 0;
   return shape.chunk_of_layer[layer] % shape.stages;
@@ -76,7 +85,8 @@ int32_t Cells::Place(const Program& program, const Analysis& a, PlaneSet planes,
 PlaneSet WrittenAt(const ProgramShape& shape, int32_t slab) {
   const auto& updated =
       shape.copy_class[static_cast<size_t>(PlaneSet::kUpdated)];
-  const bool apart = !updated.empty() && updated[slab] >= 0;
+  const bool apart =
+      HasShard(shape, slab) || (!updated.empty() && updated[slab] >= 0);
   return apart ? PlaneSet::kUpdated : PlaneSet::kWeight;
 }
 

@@ -56,6 +56,11 @@ int32_t StageAt(const ProgramShape& shape, int32_t layer);
 // Whether the slab's gradient is sharded, so that visits sum it elsewhere.
 bool HasWhole(const ProgramShape& shape, int32_t slab);
 
+// Whether a rank has only a shard of the slab's weights, and whether `i`
+// gathers those of all ranks.
+bool HasShard(const ProgramShape& shape, int32_t slab);
+bool GathersAt(const ProgramShape& shape, const Instruction& i);
+
 // Whether it makes gradients of weights, and that of its input.
 bool TrainsAt(const Instruction& i);
 bool GivesAt(const Instruction& i);

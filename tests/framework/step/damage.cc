@@ -237,7 +237,7 @@ const std::vector<Damage>& Damages() {
     };
     for (const auto& others :
          {DamagesOfOtherPasses(), DamagesOfPipelines(), DamagesOfCopies(),
-          DamagesOfStores(), DamagesOfVisits()}) {
+          DamagesOfShards(), DamagesOfStores(), DamagesOfVisits()}) {
       all.insert(all.end(), others.begin(), others.end());
     }
     return all;

@@ -39,6 +39,7 @@ std::vector<Program> ProgramsOf(step_test::Sample& sample, const Damage& damage,
                                 Dice& dice) {
   ProgramShape& shape = sample.shape;
   if (damage.groups) step_test::DrawVisitGroups(dice, 32, &sample);
+  if (damage.copies) step_test::DrawCopies(dice, &sample);
   if (!damage.pipeline) {
     if (!damage.groups) shape.ranks = std::min(shape.ranks, 8);
     Program program = BasicPlanner(sample.options)(damage.kind, shape, 0);
@@ -52,6 +53,7 @@ std::vector<Program> ProgramsOf(step_test::Sample& sample, const Damage& damage,
   std::vector<Program> ranks;
   for (Program program : step_test::PlanPipeline(sample, damage.kind, order)) {
     if (damage.stores) program = step_test::WithSomeStored(program, dice);
+    if (damage.copies) program = step_test::WithCopies(program, dice);
     ranks.insert(ranks.end(), shape.ranks, program);
   }
   return ranks;
@@ -67,9 +69,7 @@ TEST(DamagePropertyTest, EveryDamageIsCaughtAndNamed) {
     for (int tries = 0; injected < kOfEachKind && tries < 40 * kOfEachKind;
          ++tries) {
       step_test::Sample sample = damage.pipeline ? step_test::DrawPipeline(dice)
-                                 : damage.copies
-                                     ? step_test::DrawWithCopies(dice)
-                                     : step_test::DrawSample(dice);
+                                                 : step_test::DrawSample(dice);
       std::vector<Program> ranks = ProgramsOf(sample, damage, dice);
       const auto damaged = damage.apply(ranks, dice);
       if (!damaged) continue;

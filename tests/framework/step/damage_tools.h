@@ -152,6 +152,7 @@ inline Result CollectiveInAnotherLane(Ranks& ranks, Dice& dice) {
 std::vector<Damage> DamagesOfOtherPasses();
 std::vector<Damage> DamagesOfPipelines();
 std::vector<Damage> DamagesOfCopies();
+std::vector<Damage> DamagesOfShards();
 std::vector<Damage> DamagesOfStores();
 std::vector<Damage> DamagesOfVisits();
 

@@ -30,6 +30,7 @@ using step_test::PipelineOrder;
 using step_test::PlanPipeline;
 using step_test::Sample;
 using step_test::Simulate;
+using step_test::WithCopies;
 using step_test::WithSomeStored;
 
 std::vector<Analysis> AnalyzeAll(const std::vector<Program>& stages) {
@@ -42,22 +43,27 @@ std::vector<Analysis> AnalyzeAll(const std::vector<Program>& stages) {
 
 TEST(PipelinePropertyTest, PlannedPipelinesAreValidAndSafe) {
   Dice dice(11);
+  int sharded = 0;
   for (int n = 0; n < 1000; ++n) {
     Sample sample = DrawPipeline(dice);
     sample.shape.reduces_parts = n % 3 == 0;
+    if (dice.Coin()) step_test::DrawCopies(dice, &sample);
+    sharded += sample.shape.shards.empty() ? 0 : 1;
     for (const PassKind kind :
          {PassKind::kStep, PassKind::kGradients, PassKind::kEvaluation,
           PassKind::kProbe, PassKind::kDiagnosis}) {
       if (kind != PassKind::kStep && dice.Below(4) != 0) continue;
-      const std::vector<Program> stages = PlanPipeline(
+      std::vector<Program> stages = PlanPipeline(
           sample, kind,
           static_cast<PipelineOrder>(dice.Below(step_test::kPipelineOrders)));
+      for (Program& program : stages) program = WithCopies(program, dice);
       const absl::Status status = ValidateStages(stages);
       ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
       ASSERT_EQ(Simulate(stages, AnalyzeAll(stages), dice), "")
           << sample.text << ", " << ToString(kind);
     }
   }
+  EXPECT_GT(sharded, 100);
 }
 
 // The simulator sees what it is there to see.

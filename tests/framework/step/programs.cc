@@ -184,7 +184,7 @@ Sample DrawSample(Dice& dice) {
 }
 
 // As many copies of each class as one instruction works on, and up to two more.
-static void DrawCopies(Dice& dice, ProgramShape* shape) {
+static void DrawCopyClasses(Dice& dice, ProgramShape* shape) {
   shape->copies.clear();
   const std::vector<int32_t>& updated =
       shape->copy_class[static_cast<size_t>(PlaneSet::kUpdated)];
@@ -213,10 +213,24 @@ static void DrawCopies(Dice& dice, ProgramShape* shape) {
   for (int32_t& copies : shape->copies) copies += dice.Below(3);
 }
 
-Sample DrawWithCopies(Dice& dice) {
-  Sample sample = DrawSample(dice);
-  ProgramShape& shape = sample.shape;
-  while (shape.copies.empty()) DrawCopies(dice, &shape);
+// Of the slabs whose weights have copies for visits.
+static void DrawShards(Dice& dice, ProgramShape* shape) {
+  const ShapeTable table(*shape);
+  for (int32_t s = 0; s < shape->slabs; ++s) {
+    const bool may = CopyClassOf(*shape, PlaneSet::kWeight, s) >= 0 &&
+                     table.StagesWith(s) == 1;
+    shape->shards.push_back(may && dice.Coin());
+    if (shape->shards[s]) shape->gathers[s] = false;
+  }
+  if (std::ranges::find(shape->shards, true) == shape->shards.end()) {
+    shape->shards.clear();
+  }
+}
+
+void DrawCopies(Dice& dice, Sample* sample) {
+  ProgramShape& shape = sample->shape;
+  while (shape.copies.empty()) DrawCopyClasses(dice, &shape);
+  if (dice.Coin()) DrawShards(dice, &shape);
   bool any = false;
   for (int32_t s = 0; s < shape.slabs; ++s) {
     const bool may = CopyClassOf(shape, PlaneSet::kWeight, s) >= 0 &&
@@ -230,7 +244,12 @@ Sample DrawWithCopies(Dice& dice) {
     const bool may = HasCopiesForUpdates(shape, s) && !HostUpdates(shape, s);
     shape.late_updates.push_back(may && dice.Coin());
   }
-  sample.text += ", copies";
+  sample->text += shape.shards.empty() ? ", copies" : ", copies and shards";
+}
+
+Sample DrawWithCopies(Dice& dice) {
+  Sample sample = DrawSample(dice);
+  DrawCopies(dice, &sample);
   return sample;
 }
 

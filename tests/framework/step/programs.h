@@ -52,8 +52,12 @@ Planner HalvesPlanner(bool recompute, int32_t behind);
 // gathered by all, none or some slabs; 1..512 ranks, mostly few.
 Sample DrawSample(Dice& dice);
 
-// A sample some of whose planes are not at home on the device, with room for a
-// few copies more than one instruction needs, and slabs that the host updates.
+// Keeps some of a sample's planes on the host, or weights in shards, with room
+// for a few copies more than one instruction needs. Some slabs are the host's
+// to update, or late. Weights that several stages use are never sharded.
+void DrawCopies(Dice& dice, Sample* sample);
+
+// A sample with such planes.
 Sample DrawWithCopies(Dice& dice);
 
 // The same program with copies (offload/plan/residency.h), of which any goes

@@ -24,6 +24,9 @@ Simulation::Simulation(const Program& program, const Analysis& analysis,
       planes_[layout_.Home(planes, s)].slab = s;
     }
   }
+  for (int32_t s = 0; s < shape_.slabs; ++s) {
+    planes_[layout_.Home(PlaneSet::kWeight, s)].whole = !HasShard(shape_, s);
+  }
   for (int32_t i = 0; i < count_; ++i) {
     const Instruction& instruction = program.instructions[i];
     accesses_.push_back(AccessesOf(program, analysis, i));
@@ -176,8 +179,22 @@ bool Simulation::IsWholeNeeded(const Planes& planes) const {
   return planes.gradient.step == step_ && KeepsApartOfAny(planes.slab);
 }
 
+bool Simulation::HasCopyOfWeights(int32_t slab) const {
+  const auto& classes =
+      shape_.copy_class[static_cast<size_t>(PlaneSet::kWeight)];
+  if (classes.empty() || classes[slab] < 0) return false;
+  const int32_t first = layout_.copies[classes[slab]];
+  for (int32_t k = 0; k < shape_.copies[classes[slab]]; ++k) {
+    if (planes_[first + k].slab == slab) return true;
+  }
+  return false;
+}
+
 std::string Simulation::StartUpdate(int32_t slab, int32_t index) {
   if (norm_step_ != step_) return "the norm is of another step";
+  if (HasShard(shape_, slab) && HasCopyOfWeights(slab)) {
+    return "a shard is updated of which there is a whole copy";
+  }
   for (const PlaneSet planes : {WrittenAt(shape_, slab), PlaneSet::kState}) {
     const Planes& old = UpdatedAt(planes, slab, index);
     if (old.slab != slab || old.version != step_) {
@@ -200,7 +217,12 @@ std::string Simulation::StartMove(const Instruction& i, int32_t index) {
         home.gradient.step != step_) {
       return "there is nothing of the gradient";
     }
-    return home.whole ? "" : "the weights are not whole";
+    const bool shard = IsOfWeights(planes) && HasShard(shape_, i.slab);
+    return home.whole != shard ? "" : "the weights are not whole";
+  }
+  if (i.op == Op::kEvict && copy.whole != home.whole &&
+      HasShard(shape_, i.slab)) {
+    return "whole weights take the place of a shard";
   }
   return copy.slab == i.slab ? "" : "the copy is of another slab";
 }
@@ -209,6 +231,7 @@ void Simulation::Move(const Instruction& i, int32_t index) {
   Planes& copy = PlanesAt(PlaneSetOf(i), i.slab, index);
   Planes& home = planes_[layout_.Home(PlaneSetOf(i), i.slab)];
   if (i.op == Op::kFetch) copy = home;
+  if (GathersAt(shape_, i)) copy.whole = true;
   if (i.op == Op::kTake) copy = {.slab = i.slab};
   if (i.op == Op::kEvict) home = copy;
   if (i.op == Op::kRelease) copy = {};
@@ -414,7 +437,7 @@ void Simulation::End(int32_t position) {
       ++UpdatedAt(PlaneSet::kState, i.slab, index).version;
       ++UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).version;
       UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).whole =
-          !shape_.gathers[i.slab];
+          !shape_.gathers[i.slab] && !HasShard(shape_, i.slab);
       return;
     case Op::kGather:
       UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).whole = true;

@@ -35,7 +35,7 @@ struct Gradient {
 // or state after so many updates.
 struct Planes {
   int32_t slab = -1, version = 0;
-  bool whole = true;  // weights, of all ranks' updates
+  bool whole = true;  // weights: no shard, and of all ranks' updates
   Gradient gradient;
 };
 
@@ -56,8 +56,16 @@ class Simulation {
     return lanes_[lane].Position(count_) / count_;
   }
 
+  bool Probes() const { return program_.kind == PassKind::kProbe; }
+
   std::string Begin(int lane);
   void Finish(int lane);
+  // How many updates the shard has that the lane's instruction gathers, or 0.
+  int32_t VersionOfShard(int lane) const {
+    const Instruction& i = At(lane);
+    if (!GathersAt(shape_, i)) return 0;
+    return planes_[layout_.Home(PlaneSet::kWeight, i.slab)].version;
+  }
   // What the lane, which receives, is given by that of another rank.
   void TakeFrom(const Simulation& sender, int lane) {
     content_[Moved(At(lane), false)] =
@@ -131,6 +139,8 @@ class Simulation {
   void Store(const Instruction& i);
   std::string StartReduce(int32_t slab, int32_t index);
   std::string StartUpdate(int32_t slab, int32_t index);
+  // Whether visits find the slab's weights in a copy.
+  bool HasCopyOfWeights(int32_t slab) const;
   std::string StartMove(const Instruction& i, int32_t index);
   void Move(const Instruction& i, int32_t index);
   bool IsComplete(int32_t slab, const Planes& planes) const {
@@ -151,7 +161,6 @@ class Simulation {
   // That a pass of this kind has to make before its sum.
   int32_t Findings() const;
 
-  bool Probes() const { return program_.kind == PassKind::kProbe; }
   bool Updates() const { return program_.kind == PassKind::kStep; }
 
   const Program& program_;

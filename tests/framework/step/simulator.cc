@@ -17,10 +17,14 @@ class Joint {
  public:
   Joint(const std::vector<Program>& stages,
         const std::vector<Analysis>& analyses, Dice& dice)
-      : shape_(stages.front().shape), dice_(dice) {
-    for (size_t r = 0; r < stages.size(); ++r) {
+      : shape_(stages.front().shape),
+        stages_(static_cast<int>(stages.size())),
+        dice_(dice) {
+    const size_t places = shape_.shards.empty() || shape_.ranks == 1 ? 1 : 2;
+    for (size_t r = 0; r < places * stages.size(); ++r) {
+      const size_t stage = r % stages.size();
       ranks_.push_back(
-          std::make_unique<Simulation>(stages[r], analyses[r], dice));
+          std::make_unique<Simulation>(stages[stage], analyses[stage], dice));
     }
   }
 
@@ -40,6 +44,7 @@ class Joint {
         const std::string error = ranks_[rank]->Begin(lane);
         if (!error.empty()) return error;
       }
+      if (!AreOfOneStep(ways[way])) return "shards of several steps meet";
       running_.push_back(ways[way]);
     }
     return "";
@@ -55,25 +60,44 @@ class Joint {
            a.layer == b.layer && a.slab == b.slab &&
            a.micro_batch == b.micro_batch && a.flags == b.flags;
   }
+  int StageOf(int rank) const { return rank % stages_; }
+  int PlaceOf(int rank) const { return rank / stages_; }
+  bool HasSlab(int rank, int32_t slab) const {
+    for (int32_t l = 0; l < shape_.layers; ++l) {
+      const auto& slabs = shape_.slabs_of_layer[l];
+      if (StageAt(shape_, l) == StageOf(rank) &&
+          std::find(slabs.begin(), slabs.end(), slab) != slabs.end()) {
+        return true;
+      }
+    }
+    return false;
+  }
   // The ranks that do it at one time with `rank`.
   std::vector<int> Partners(int rank, const Instruction& i) const {
     std::vector<int> partners;
+    const bool collective =
+        i.op == Op::kReduce || i.op == Op::kGather || GathersAt(shape_, i);
     for (int other = 0; other < static_cast<int>(ranks_.size()); ++other) {
-      bool meets = i.op == Op::kNorm || i.op == Op::kSum;
-      for (int32_t l = 0; l < shape_.layers; ++l) {
-        const auto& slabs = shape_.slabs_of_layer[l];
-        meets |= StageAt(shape_, l) == other &&
-                 (i.op == Op::kReduce ||
-                  (i.op == Op::kGather && shape_.gathers[i.slab])) &&
-                 std::find(slabs.begin(), slabs.end(), i.slab) != slabs.end();
-      }
+      const bool together = PlaceOf(other) == PlaceOf(rank);
+      bool meets = i.op == Op::kNorm || i.op == Op::kSum ||
+                   (collective && HasSlab(other, i.slab));
+      // A probe is of one place's micro-batch.
+      if (i.op == Op::kReduce && ranks_[rank]->Probes()) meets &= together;
       if (i.op == Op::kSend || i.op == Op::kRecv) {
-        meets = StageAt(shape_, i.layer) == other ||
-                StageAt(shape_, i.layer - 1) == other;
+        meets = together && (StageAt(shape_, i.layer) == StageOf(other) ||
+                             StageAt(shape_, i.layer - 1) == StageOf(other));
       }
       if (meets && other != rank) partners.push_back(other);
     }
     return partners;
+  }
+
+  bool AreOfOneStep(const Places& gather) const {
+    return std::all_of(gather.begin(), gather.end(), [&](const auto& at) {
+      const auto& [rank, lane] = gather.front();
+      return ranks_[at.first]->VersionOfShard(at.second) ==
+             ranks_[rank]->VersionOfShard(lane);
+    });
   }
 
   // Where all who do together what the lane does next stand; none where
@@ -129,6 +153,7 @@ class Joint {
   }
 
   const ProgramShape& shape_;
+  const int stages_;
   Dice& dice_;
   std::vector<std::unique_ptr<Simulation>> ranks_;
   std::vector<Places> running_;

@@ -22,10 +22,11 @@ namespace delink::step_test {
 std::string Simulate(const Program& program, const Analysis& analysis,
                      Dice& dice);
 
-// The same of one rank of each stage, by stage. What they do together they do
-// at one time: collectives of slabs that several have, kNorm, kSum, a kSend and
-// its kRecv. Nothing else keeps them apart, so that two that wait for each
-// other are found.
+// The same of one rank of each stage, by stage; if weights are sharded, of two
+// ranks of each stage. What they do together they do at one time: collectives
+// of slabs that several have, kNorm, kSum, a kSend and its kRecv. Nothing else
+// keeps them apart, so that two that wait for each other are found. Shards that
+// are gathered must be of one step.
 std::string Simulate(const std::vector<Program>& stages,
                      const std::vector<Analysis>& analyses, Dice& dice);
 

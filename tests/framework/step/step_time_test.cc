@@ -14,6 +14,7 @@
 #include "framework/step/plan/assemble.h"
 #include "framework/step/plan/basic.h"
 #include "framework/step/proof/validator.h"
+#include "offload/plan/residency.h"
 #include "parallel/pipeline/interleaved.h"
 #include "parallel/pipeline/one_f_one_b.h"
 
@@ -195,6 +196,38 @@ TEST(StepTimeTest, GathersPassUnderTheNextStepWhereLanesGoOn) {
   EXPECT_EQ(TimeStep(columns, costs, /*drains=*/true)->seconds, 15);
   // Gather(0) 1, and Gather(1) with F(0,a).
   EXPECT_EQ(TimeStep(columns, costs, /*drains=*/false)->seconds, 11);
+}
+
+// Weights of which ranks have shards are gathered over the network, in 2.5 s,
+// as soon as all ranks have room for them.
+TEST(StepTimeTest, AGatherOfShardsHidesWhereThereIsRoom) {
+  ProgramShape shape = ShapeOf(3, 1, 1);
+  shape.ranks = 2;
+  shape.shards = {true, true, false};
+  shape.copy_class[static_cast<size_t>(PlaneSet::kWeight)] = {0, 0, -1};
+  const MeasuredCosts first = ByName({{"F(0,a)", 3}, {"F(1,a)", 5}});
+  const MeasuredCosts second = ByName({{"F(0,a)", 4}, {"F(1,a)", 4}});
+  const auto measured = [&](const RankProgram& rank, int32_t index) {
+    return rank.rank == 0 ? first(rank, index) : second(rank, index);
+  };
+  const auto sent = [](const RankProgram& rank, int32_t index) -> Sent {
+    if (rank.program->instructions[index].op != Op::kFetch) return {};
+    return {.operations = 1, .bytes = 6};
+  };
+  const StepLinks links{.network = {.latency = 0.5, .bytes_per_second = 3},
+                        .bus = {.latency = 100, .bytes_per_second = 1}};
+  const auto seconds = [&](int32_t copies) {
+    shape.copies = {copies};
+    const Program program = AddResidency(PlanEvaluation(shape));
+    return TimeStep({{{.rank = 0, .program = &program}},
+                     {{.rank = 1, .program = &program}}},
+                    CostsOver(links, measured, sent), /*drains=*/true)
+        ->seconds;
+  };
+  // F(0,a) hides Fetch(1).
+  EXPECT_EQ(seconds(2), 2.5 + 3 + 5);
+  // Fetch(1) needs the copy that F(0,a) reads, 1 s longer on the second rank.
+  EXPECT_EQ(seconds(1), 2.5 + 4 + 2.5 + 5);
 }
 
 // All ranks of a visit begin it together and are through it together.

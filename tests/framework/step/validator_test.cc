@@ -486,6 +486,64 @@ TEST(ValidatorTest, CopiesOfUpdatedWeights) {
   EXPECT_EQ(error(""), wrong);
 }
 
+// A rank has a shard of the weights of slab 0.
+TEST(ValidatorTest, ShardsOfWeights) {
+  ProgramShape shape = Small(1);
+  shape.ranks = 2;
+  shape.shards = {true, false, false};
+  shape.copy_class[0] = {0, -1, -1};
+  shape.copies = {1};
+  const auto program = [&](const std::string& text) {
+    return Parse(shape, text);
+  };
+  const std::string others = "F(1,a) Loss(a) B(1,a) ";
+  const std::string reduced =
+      "B(0,a) Reduce(0) Reduce(1) Reduce(2) Squares(0) Squares(1) Squares(2) "
+      "Norm ";
+  const std::string before = "Fetch(0) F(0,a) " + others + reduced;
+  const std::string updates = "Update(0) Update(1) Update(2)";
+  const Program right = program(before + "Release(0) " + updates);
+  EXPECT_EQ(right.instructions.front().lane, Lane::kGather);
+  EXPECT_EQ(Error({right, right}), "");
+  EXPECT_EQ(Error(program("F(0,a)")),
+            "instruction 0, F(0,a): the weights of slab 0 are not there: "
+            "Fetch(0) must come before it");
+  EXPECT_EQ(Error(program(before + updates + " Release(0)")),
+            "instruction 13, Update(0): the copy of the weights of slab 0 "
+            "would be another than what is at home: Release(0) must come "
+            "before it");
+  EXPECT_EQ(Error(program("Fetch(0) Evict(0)")),
+            "instruction 1, Evict(0): nothing was written in the copy");
+  EXPECT_EQ(Error(program("Fetch(0)u")),
+            "instruction 0, Fetch(0)u: the updated weights of slab 0 are at "
+            "home: there are no copies");
+  const Program twice =
+      program("Fetch(0) F(0,a) Release(0) " + others + "Fetch(0) " + reduced +
+              "Release(0) " + updates);
+  EXPECT_EQ(Error({twice, twice}), "");
+  EXPECT_EQ(Error({right, twice}),
+            "rank 1: instruction 6, Fetch(0): collective 1 of the gather lane "
+            "is nothing on rank 0 and Fetch(0) here; collectives of a lane "
+            "must have one order on all ranks");
+  // The shard is on the host, so its update has a copy of it.
+  shape.copy_class[3] = {1, -1, -1};
+  shape.copies = {1, 1};
+  EXPECT_EQ(Error(program(before + "Release(0) Fetch(0)u Update(0) Evict(0)u " +
+                          "Release(0)u Update(1) Update(2)")),
+            "");
+  shape.gathers[0] = true;
+  EXPECT_EQ(Error(program("")),
+            "program shape: the weights of slab 0 are sharded, but gathered "
+            "after updates");
+  shape.copy_class[0].clear();
+  EXPECT_EQ(Error(program("")),
+            "program shape: the weights of slab 0 are sharded, but visits have "
+            "no copies");
+  shape.shards = {true};
+  EXPECT_EQ(Error(Program{.shape = shape}),
+            "program shape: shards has one entry a slab, or none");
+}
+
 // The host updates slab 0, whose weights and gradient have a copy each.
 TEST(ValidatorTest, UpdatesOnTheHost) {
   ProgramShape shape = Small(2);

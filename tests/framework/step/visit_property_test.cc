@@ -37,6 +37,7 @@ std::vector<Program> DrawRanks(Dice& dice, int32_t most, Sample* sample) {
   *sample =
       pipeline ? step_test::DrawPipeline(dice) : step_test::DrawSample(dice);
   step_test::DrawVisitGroups(dice, most, sample);
+  if (dice.Coin()) step_test::DrawCopies(dice, sample);
   std::vector<Program> stages;
   if (pipeline) {
     stages =
@@ -48,7 +49,8 @@ std::vector<Program> DrawRanks(Dice& dice, int32_t most, Sample* sample) {
   }
   std::vector<Program> ranks;
   for (const Program& program : stages) {
-    ranks.insert(ranks.end(), sample->shape.ranks, program);
+    ranks.insert(ranks.end(), sample->shape.ranks,
+                 step_test::WithCopies(program, dice));
   }
   return ranks;
 }
@@ -58,15 +60,18 @@ int32_t DrawMost(Dice& dice) { return dice.Below(8) == 0 ? 64 : 24; }
 TEST(VisitPropertyTest, PlannedProgramsAreProvedAndEnd) {
   Dice dice(21);
   size_t largest = 0;
+  int sharded = 0;
   for (int n = 0; n < Programs(); ++n) {
     Sample sample;
     const std::vector<Program> ranks = DrawRanks(dice, DrawMost(dice), &sample);
     largest = std::max(largest, ranks.size());
+    sharded += sample.shape.shards.empty() ? 0 : 1;
     const absl::Status status = ValidatePrograms(ranks);
     ASSERT_TRUE(status.ok()) << sample.text << ": " << status.message();
     ASSERT_EQ(SimulateRanks(ranks, dice), "") << sample.text;
   }
   EXPECT_GT(largest, 48u);
+  EXPECT_GT(sharded, Programs() / 20);
 }
 
 // An instruction of one rank somewhere else in its program.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "framework/step/program/dependencies.h"
+#include "tests/framework/step/cells.h"
 
 namespace delink::step_test {
 namespace {
@@ -150,7 +151,7 @@ class Ranks {
                      : Tensor(rank) * cut.pieces / shape_.tensor;
     };
     if (!UsesSlab(r, i.slab) || piece(r) != piece(with)) return false;
-    if (ProgramOf(r).kind == PassKind::kProbe &&
+    if (ProgramOf(r).kind == PassKind::kProbe && i.op != Op::kFetch &&
         !GiveOneMicroBatch(r, with, experts)) {
       return false;
     }
@@ -241,10 +242,8 @@ class Ranks {
       const bool up = (i.op == Op::kSend) == (Stage(rank) < other);
       *known = {{ChannelOf(ends, -1, (gradient ? 4 : 8) + (up ? 1 : 2)),
                  text.substr(4)}};
-    } else if (i.slab >= 0 && i.op != Op::kSquares && i.op != Op::kUpdate) {
-      if (i.op == Op::kFetch && !shape_.gathers[static_cast<size_t>(i.slab)]) {
-        return *known;
-      }
+    } else if (i.op == Op::kReduce || i.op == Op::kGather ||
+               i.op == Op::kProbe || GathersAt(shape_, i)) {
       *known = {
           {ChannelOf(Those([&](int r) { return Shares(r, rank, i); }), lane, 0),
            text}};

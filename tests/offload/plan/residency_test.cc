@@ -127,6 +127,42 @@ TEST(Residency, GathersOfZero) {
             "Update(2) Gather(2)");
 }
 
+// Two ranks with shards of all weights, and room for some whole ones.
+ProgramShape Sharded(int32_t copies) {
+  ProgramShape shape = Small(2);
+  shape.ranks = 2;
+  shape.shards.assign(3, true);
+  shape.copy_class[kWeights] = {0, 0, 0};
+  shape.copies = {copies};
+  return shape;
+}
+
+// What the forward gathered last is kept for the backward, the rest is gathered
+// again. No update finds a copy.
+TEST(Residency, ShardsInLayerMajorOrder) {
+  EXPECT_EQ(With(PlanStep(Sharded(2), kLayerMajor)),
+            "Fetch(0) F(0,a) F(0,b) Fetch(1) F(1,a) F(1,b) "
+            "Release(0) Fetch(2) Loss(a) Loss(b) Release(2) Reduce(2) "
+            "B(1,a) B(1,b) Release(1) Reduce(1) "
+            "Fetch(0) B(0,a) B(0,b) Release(0) Reduce(0) "
+            "Squares(2) Squares(1) Squares(0) Norm "
+            "Update(0) Update(1) Update(2)");
+}
+
+// A backward that runs the forward again gathers once for both.
+TEST(Residency, ShardsInMicroBatchMajorOrder) {
+  EXPECT_EQ(With(PlanStep(Sharded(1), {.recompute = true})),
+            "Fetch(0) F(0,a) Release(0) Fetch(1) F(1,a)r Release(1) "
+            "Fetch(2) Loss(a) Release(2) Fetch(1) B(1,a)r Release(1) "
+            "Fetch(0) B(0,a) "
+            "F(0,b) Release(0) Fetch(1) F(1,b)r Release(1) "
+            "Fetch(2) Loss(b) Release(2) Reduce(2) "
+            "Fetch(1) B(1,b)r Release(1) Reduce(1) "
+            "Fetch(0) B(0,b) Release(0) Reduce(0) "
+            "Squares(2) Squares(1) Squares(0) Norm "
+            "Update(0) Update(1) Update(2)");
+}
+
 TEST(Residency, Evaluations) {
   ProgramShape shape = Small(1);
   shape.copy_class[kWeights] = {0, 0, 0};
