@@ -125,15 +125,9 @@ absl::Status CheckCopies(const ProgramShape& shape) {
   }
   for (int32_t slab = 0; slab < shape.slabs; ++slab) {
     if (!IsSharded(shape, slab)) continue;
-    if (CopyClassOf(shape, PlaneSet::kWeight, slab) < 0) {
-      return BadShape(absl::StrCat("the weights of slab ", slab,
-                                   " are sharded, but visits have no copies"));
-    }
-    // Home has no room for whole weights.
-    if (shape.gathers[slab]) {
-      return BadShape(absl::StrCat("the weights of slab ", slab,
-                                   " are sharded, but gathered after updates"));
-    }
+    if (CopyClassOf(shape, PlaneSet::kWeight, slab) >= 0) continue;
+    return BadShape(absl::StrCat("the weights of slab ", slab,
+                                 " are sharded, but visits have no copies"));
   }
   if (!shape.whole_class.empty() && shape.whole_class.size() != slabs) {
     return BadShape("whole_class has one entry a slab, or none");

@@ -220,7 +220,8 @@ static void DrawShards(Dice& dice, ProgramShape* shape) {
     const bool may = CopyClassOf(*shape, PlaneSet::kWeight, s) >= 0 &&
                      table.StagesWith(s) == 1;
     shape->shards.push_back(may && dice.Coin());
-    if (shape->shards[s]) shape->gathers[s] = false;
+    // Other ranks may have the same shard.
+    if (shape->shards[s]) shape->gathers[s] = dice.Coin();
   }
   if (std::ranges::find(shape->shards, true) == shape->shards.end()) {
     shape->shards.clear();

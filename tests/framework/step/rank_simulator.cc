@@ -217,6 +217,7 @@ std::string Simulation::StartMove(const Instruction& i, int32_t index) {
         home.gradient.step != step_) {
       return "there is nothing of the gradient";
     }
+    if (GathersAt(shape_, i) && home.parted) return "the shard is in parts";
     const bool shard = IsOfWeights(planes) && HasShard(shape_, i.slab);
     return home.whole != shard ? "" : "the weights are not whole";
   }
@@ -438,9 +439,13 @@ void Simulation::End(int32_t position) {
       ++UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).version;
       UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).whole =
           !shape_.gathers[i.slab] && !HasShard(shape_, i.slab);
+      UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).parted =
+          shape_.gathers[i.slab] && HasShard(shape_, i.slab);
       return;
     case Op::kGather:
-      UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).whole = true;
+      UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).whole =
+          !HasShard(shape_, i.slab);
+      UpdatedAt(WrittenAt(shape_, i.slab), i.slab, index).parted = false;
       return;
     case Op::kFetch:
     case Op::kTake:

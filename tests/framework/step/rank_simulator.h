@@ -36,6 +36,8 @@ struct Gradient {
 struct Planes {
   int32_t slab = -1, version = 0;
   bool whole = true;  // weights: no shard, and of all ranks' updates
+  // A shard that other ranks have too, each of which has updated a part.
+  bool parted = false;
   Gradient gradient;
 };
 

@@ -531,10 +531,16 @@ TEST(ValidatorTest, ShardsOfWeights) {
   EXPECT_EQ(Error(program(before + "Release(0) Fetch(0)u Update(0) Evict(0)u " +
                           "Release(0)u Update(1) Update(2)")),
             "");
+  // Other ranks have the same shard, and each updates a part of it.
   shape.gathers[0] = true;
-  EXPECT_EQ(Error(program("")),
-            "program shape: the weights of slab 0 are sharded, but gathered "
-            "after updates");
+  const auto gathered = [&](const std::string& gather) {
+    return program(before + "Release(0) Fetch(0)u Update(0) " + gather +
+                   "Evict(0)u Release(0)u Update(1) Update(2)");
+  };
+  EXPECT_EQ(Error(gathered("Gather(0) ")), "");
+  EXPECT_EQ(Error(gathered("")),
+            "instruction 0, Fetch(0) of the next step: the weights are not "
+            "whole: Gather(0) must come before it");
   shape.copy_class[0].clear();
   EXPECT_EQ(Error(program("")),
             "program shape: the weights of slab 0 are sharded, but visits have "
