@@ -124,7 +124,8 @@ absl::StatusOr<Recipe> FitVocab(const Recipe& recipe, const Corpus& corpus) {
 bool HasLaneThread(const Recipe& recipe, int threads) {
   return threads > 1 ||
          std::ranges::any_of(recipe.stages, [](const Stage& stage) {
-           return stage.parallel.pipeline > 1 || stage.offload.any();
+           return stage.parallel.pipeline > 1 || stage.parallel.zero == 3 ||
+                  stage.offload.any();
          });
 }
 
