@@ -116,6 +116,24 @@ Effects StoreEffects(const Instruction& i) {
   return {.reads = {goes ? slot : stored}, .writes = {goes ? stored : slot}};
 }
 
+// What an update touches beside the planes on which the device works.
+void UpdateEffects(const ProgramShape& shape, int32_t slab, Effects* effects) {
+  effects->reads.push_back({ResourceKind::kNorm});
+  if (!HostUpdates(shape, slab)) {
+    // The weights must be the shard again.
+    if (IsSharded(shape, slab)) {
+      effects->reads.push_back({ResourceKind::kWeightAt, slab});
+    }
+    return;
+  }
+  effects->reads.push_back({ResourceKind::kGradient, slab});
+  // The planes must be at home.
+  effects->reads.push_back({ResourceKind::kGradientAt, slab});
+  effects->reads.push_back({ResourceKind::kWeightAt, slab});
+  effects->writes = {{ResourceKind::kWeight, slab},
+                     {ResourceKind::kState, slab}};
+}
+
 // Hazards over two consecutive steps. Positions run from 0 to 2n; those under n
 // are the step before. Completion is tracked with one clock per lane: lanes are
 // in order, so "everything in lane k up to position c" describes it completely,
@@ -455,20 +473,7 @@ Effects EffectsOf(const ProgramShape& shape, const Instruction& instruction) {
       effects.writes.push_back({ResourceKind::kNorm});
       return effects;
     case Op::kUpdate:
-      effects.reads.push_back({ResourceKind::kNorm});
-      if (!HostUpdates(shape, slab)) {
-        // The weights must be the shard again.
-        if (IsSharded(shape, slab)) {
-          effects.reads.push_back({ResourceKind::kWeightAt, slab});
-        }
-        return effects;
-      }
-      effects.reads.push_back({ResourceKind::kGradient, slab});
-      // The planes must be at home.
-      effects.reads.push_back({ResourceKind::kGradientAt, slab});
-      effects.reads.push_back({ResourceKind::kWeightAt, slab});
-      effects.writes = {{ResourceKind::kWeight, slab},
-                        {ResourceKind::kState, slab}};
+      UpdateEffects(shape, slab, &effects);
       return effects;
     case Op::kSave:
       effects.reads = {{ResourceKind::kWeight, slab},
