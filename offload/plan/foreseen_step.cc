@@ -103,6 +103,8 @@ const char* NameOf(Lane lane) {
     case Lane::kOut:
     case Lane::kUpdatesOut:
       return "the bus to the host";
+    case Lane::kGather:
+      return "gathers of host-resident weights";
     case Lane::kUpdates:
       return "the device's updates";
     case Lane::kHost:
@@ -138,7 +140,8 @@ double ForeseenStep::Busy(Lane lane) const {
 
 std::string ForeseenStep::BoundBy() const {
   Lane most = Lane::kCompute;
-  for (const Lane lane : {Lane::kIn, Lane::kOut, Lane::kUpdates, Lane::kHost}) {
+  for (const Lane lane :
+       {Lane::kIn, Lane::kOut, Lane::kGather, Lane::kUpdates, Lane::kHost}) {
     if (Busy(lane) > Busy(most)) most = lane;
   }
   return NameOf(most);
