@@ -32,9 +32,9 @@ absl::Status CheckOffload(const Recipe& recipe, const ParamRegistry& registry,
 
 // Whether the lanes other than compute have a thread of their own. They have
 // one if a rank has several threads; if a stage has a pipeline, because its
-// messages are large, nearly always under way and must be polled; if weights are
-// sharded, for the same reason; and if a stage offloads, because copies and host
-// updates overlap compute.
+// messages are large, nearly always under way and must be polled; if weights
+// are sharded, for the same reason; and if a stage offloads, because copies and
+// host updates overlap compute.
 bool HasLaneThread(const Recipe& recipe, int threads);
 
 // A recipe's model and its optimizers.
