@@ -45,18 +45,20 @@ class Dice {
   std::atomic<uint64_t> count_ = 0;
 };
 
-// Holds up what lanes begin, all but the compute lane, which so runs ahead.
+// Holds up what the compute lane begins, so that all others run ahead, or what
+// they begin.
 class LateLanes final : public StepWatch {
  public:
-  explicit LateLanes(uint64_t seed) : dice_(seed) {}
+  LateLanes(bool compute, uint64_t seed) : compute_(compute), dice_(seed) {}
   void Begin(Lane lane, int64_t, std::string_view) override {
     ++At(begun_, lane);
-    if (lane != Lane::kCompute) dice_.Sleep();
+    if ((lane == Lane::kCompute) == compute_) dice_.Sleep();
   }
   double Vote() override { return 0; }
   int64_t begun(Lane lane) const { return At(begun_, lane); }
 
  private:
+  const bool compute_;
   Dice dice_;
   std::array<std::atomic<int64_t>, kLanes> begun_ = {};
 };
@@ -133,6 +135,7 @@ struct Case {
   int ranks = 1;
   bool lane_threads = false;
   uint64_t seed = 0;  // 0: nobody is late
+  bool late_compute = false;
   Trace* trace = nullptr;
 };
 
@@ -141,7 +144,7 @@ absl::Status RunRank(const Case& of, Communicator& comm, Outcome* outcome) {
                           NewRecipeEnv(kRecipe, of.sets, comm));
   RunEnv& env = recipe->env;
   const uint64_t seed = 10 * of.seed + static_cast<uint64_t>(comm.rank());
-  LateLanes lanes(seed);
+  LateLanes lanes(of.late_compute, seed);
   LateUpdates updates(*env.host_optimizer, seed);
   if (of.seed != 0) {
     env.watch = &lanes;
@@ -215,12 +218,15 @@ void ExpectDelaysChangeNothing(int ranks, int zero, const std::string& order,
             OutcomesOf({.sets = Small(0, order), .ranks = ranks})[0].numbers);
   uint64_t seed = 1;
   for (const std::string& homes : all_homes) {
-    for (const bool threads : {false, true}) {
-      SCOPED_TRACE(absl::StrCat(homes, threads ? ", threads" : ""));
-      EXPECT_TRUE(resident == OutcomesOf({.sets = Small(zero, order, homes),
-                                          .ranks = ranks,
-                                          .lane_threads = threads,
-                                          .seed = seed++}));
+    for (const char* const late : {"lanes", "threads", "compute"}) {
+      SCOPED_TRACE(absl::StrCat(homes, ", late: ", late));
+      EXPECT_TRUE(
+          resident ==
+          OutcomesOf({.sets = Small(zero, order, homes),
+                      .ranks = ranks,
+                      .lane_threads = late != std::string_view("lanes"),
+                      .seed = seed++,
+                      .late_compute = late == std::string_view("compute")}));
     }
   }
 }
@@ -243,7 +249,8 @@ TEST(OffloadDelays, ChangeNothingOfRanksThatShareGradients) {
 
 TEST(OffloadDelays, ChangeNothingOfRanksThatShareAll) {
   for (const char* const order : {"micro_batch", "layer"}) {
-    ExpectDelaysChangeNothing(3, 3, order, {"", kHomes[0], kHomes[1]});
+    ExpectDelaysChangeNothing(3, 3, order,
+                              {"", kHomes[0], kHomes[1], "state=\"host\""});
   }
 }
 
