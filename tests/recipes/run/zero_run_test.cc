@@ -247,6 +247,25 @@ const std::vector<Row>& Drawn() {
   return rows;
 }
 
+TinyRuns& RunsOf(const std::string& recipe) {
+  static std::map<std::string, TinyRuns> all;
+  const auto [at, is_new] = all.try_emplace(recipe, recipe);
+  if (!is_new) return at->second;
+  at->second.sets = {"run.checkpoint_every=0",
+                     "run.norms_every=0",
+                     "model.layers=4",
+                     "model.dim=20",
+                     "model.ffn=38",
+                     "data.seq=8",
+                     "data.validation_batches=1",
+                     absl::StrCat("schedule.steps=", kSteps),
+                     absl::StrCat("stage.0.until={steps=", kSteps / 2, "}"),
+                     absl::StrCat("run.validate_every=", kSteps / 2)};
+  if (recipe != "tiny") at->second.sets.emplace_back("model.head_dim=6");
+  if (recipe == "tiny_moe") at->second.sets.emplace_back("model.expert_ffn=6");
+  return at->second;
+}
+
 class ZeroRunTest : public ::testing::TestWithParam<Row> {
  protected:
   ZeroRunTest()
@@ -254,25 +273,6 @@ class ZeroRunTest : public ::testing::TestWithParam<Row> {
         index_(GetParam().index),
         runs_(RunsOf(RecipeOf(row_))) {}
 
-  static TinyRuns& RunsOf(const std::string& recipe) {
-    static std::map<std::string, TinyRuns> all;
-    const auto [at, is_new] = all.try_emplace(recipe, recipe);
-    if (!is_new) return at->second;
-    at->second.sets = {"run.checkpoint_every=0",
-                       "run.norms_every=0",
-                       "model.layers=4",
-                       "model.dim=20",
-                       "model.ffn=38",
-                       "data.seq=8",
-                       "data.validation_batches=1",
-                       absl::StrCat("schedule.steps=", kSteps),
-                       absl::StrCat("stage.0.until={steps=", kSteps / 2, "}"),
-                       absl::StrCat("run.validate_every=", kSteps / 2)};
-    if (recipe != "tiny") at->second.sets.emplace_back("model.head_dim=6");
-    if (recipe == "tiny_moe")
-      at->second.sets.emplace_back("model.expert_ffn=6");
-    return at->second;
-  }
   std::string Out(const std::string& name) const {
     return absl::StrCat(name, index_);
   }
@@ -327,6 +327,30 @@ TEST_P(ZeroRunTest, HasTheBitsOfTheRunWithout) {
   ExpectSameBits(Out("run"));
   if (index_ % 2 == 0) {
     ASSERT_NO_FATAL_FAILURE(GoesOnUnderAnother());
+  }
+}
+
+// Also elements that have no gradient, by decay.
+TEST(ZeroRun, EveryElementMovesInTheFirstStep) {
+  const TinyRuns& runs = RunsOf("tiny");
+  RunRequest request{
+      .ranks = 3,
+      .sets = {"data.batch=3", "run.micro_batch=1", "model.tied=true",
+               "stage.0.share=none", "stage.0.parallel.zero=3"},
+      .until_step = 1,
+      .models = OddModels};
+  request.out = "moved";
+  ASSERT_NO_FATAL_FAILURE(runs.Go(request));
+  request.out = "still";
+  request.sets.emplace_back("stage.0.lr_scale=1e-32");
+  ASSERT_NO_FATAL_FAILURE(runs.Go(request));
+  const Tensors moved = runs.Load("moved", 1);
+  for (const auto& [name, before] : runs.Load("still", 1)) {
+    if (!name.starts_with("/model/")) continue;
+    const std::vector<float>& after = moved.at(name);
+    for (size_t i = 0; i < after.size(); ++i) {
+      EXPECT_NE(after[i], before[i]) << name << " " << i;
+    }
   }
 }
 
