@@ -15,10 +15,12 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "tests/recipes/run/odd_models.h"
 #include "tests/recipes/run/run_table.h"
 #include "tests/recipes/run/tiny_run.h"
@@ -169,7 +171,8 @@ const std::vector<Rule> kRules = {
      "offload",
      {"none", "state", "weights", "gradients", "activations", "all", "half"}}};
 
-uint64_t Seed() { return FromEnvironment("DELINK_ZERO_SEED", 1); }
+// One whose few rows have each value (ZeroRows).
+uint64_t Seed() { return FromEnvironment("DELINK_ZERO_SEED", 2); }
 
 std::string RecipeOf(const Configuration& c) {
   const std::string& model = c.at("model");
@@ -352,6 +355,29 @@ TEST(ZeroRun, EveryElementMovesInTheFirstStep) {
       EXPECT_NE(after[i], before[i]) << name << " " << i;
     }
   }
+}
+
+bool ShardsWeights(const Configuration& c, int stage) {
+  return c.at("zero")[static_cast<size_t>(2 * stage)] == '3' &&
+         Along(c, stage, 3) > 1;
+}
+
+TEST(ZeroRows, ShardWeightsWithEachValue) {
+  std::set<std::string> wanted;
+  for (const Axis& axis : kAxes) {
+    for (const Value& value : axis.values) {
+      if (axis.alone || axis.name == "zero") continue;
+      wanted.insert(absl::StrCat(axis.name, " ", value.name));
+    }
+  }
+  for (const Row& row : Drawn()) {
+    const Configuration& c = row.configuration;
+    if (!ShardsWeights(c, 0) && !ShardsWeights(c, 1)) continue;
+    for (const auto& [axis, value] : c) {
+      wanted.erase(absl::StrCat(axis, " ", value));
+    }
+  }
+  EXPECT_EQ(absl::StrJoin(wanted, "; "), "") << "in no row";
 }
 
 }  // namespace
