@@ -2,9 +2,10 @@
 """Kills one rank of a run, then stops another: the others end within seconds,
 with one message that names it and what it was doing, and the run resumes from
 its last checkpoint. So does a run over a pipeline, of which a stage is killed
-while the one before waits for what it would send: with the bits of a run that
-nobody killed. And a rank of four that work on the same visits is stopped where
-the others wait for it in the middle of one.
+while the one before waits for what it would send, and one whose weights are
+sharded, of which a rank is killed while others wait to gather them: with the
+bits of a run that nobody killed. And a rank is stopped in such a gather, and one
+of four that work on the same visits in the middle of one.
 
   killed_rank.py DELINK RECIPE
 
@@ -77,35 +78,35 @@ def losses(run):
     return [(row["step"], row["loss"], row["grad_norm"]) for row in runs.rows(run) if "loss" in row]
 
 
-def killed_in_a_pipeline(train, folder, output, exit_status):
-    """A stage is killed between a send and its receive; the run goes on as if it had not been."""
-    train = train + ["--set", "stage.0.parallel.pipeline=2", "--set", "run.checkpoint_every=5"]
-    run, straight = os.path.join(folder, "pipeline"), os.path.join(folder, "straight")
-    with runs.Run(2, train + ["--out", run], output) as process:
+def killed_where_others_wait(train, folder, output, exit_status, what):
+    """The last rank is killed where rank 0 waits for it in `what`; the run goes on as if it had not been. Its steps."""
+    ranks, sets, awaits = what
+    train = train + runs.sets("run.checkpoint_every=5", *sets)
+    run, straight = (os.path.join(folder, f"{name}-{sets[0]}") for name in ("killed", "straight"))
+    with runs.Run(ranks, train + ["--out", run], output) as process:
         assert process.find_ranks() and process.wait_for_step(run, 6), process.told()
-        # It has been sent an input, with another micro-batch to come, and a gradient is wanted of it.
-        awaited = stop_where_the_first_waits(process, run, 1, r"Recv\(\d+,[ab]\)g ")
-        os.kill(process.pids[1], signal.SIGKILL)
+        awaited = stop_where_the_first_waits(process, run, ranks - 1, awaits)
+        os.kill(process.pids[ranks - 1], signal.SIGKILL)
         took = process.wait_for_end(SECONDS)
         told = process.told()
     lines = re.findall(r"^.*\brank \d+ (?:is|gives|has) .*$", told, re.MULTILINE)
-    assert len(lines) == 1 and "rank 1 is gone: it was in step " in lines[0], told
+    assert len(lines) == 1 and f"rank {ranks - 1} is gone: it was in step " in lines[0], told
     assert process.mpirun.returncode == exit_status, (process.mpirun.returncode, exit_status)
-    print(f"killed a stage while the other waited for {awaited}: ended {took:.1f} s later\n  {lines[0]}")
+    print(f"killed a rank while another waited for {awaited}: ended {took:.1f} s later\n  {lines[0]}")
     last = runs.last_step(run) + 3
     for out, resume in ((run, ["--resume"]), (straight, [])):
-        runs.succeed(["mpirun", "-np", "2"] + train + ["--out", out, "--until-step", str(last)] + resume)
+        runs.succeed(["mpirun", "-np", str(ranks)] + train + ["--out", out, "--until-step", str(last)] + resume)
     assert losses(run) == losses(straight) and losses(run)[-1][0] == last, "not the run that nobody killed"
-    waits = [(row["bubble"], row["network_wait"]) for row in runs.rows(run) if "loss" in row]
-    assert all(0 < bubble <= 1 and 0 < wait for bubble, wait in waits), waits
+    return [row for row in runs.rows(run) if "loss" in row]
 
 
-def stopped_in_an_exchange(train, folder, output):
-    """A rank of the tensor axis is stopped in the middle of a visit: one line names it and where it is waited for."""
-    run = os.path.join(folder, "tensor")
-    with runs.Run(4, train + ["--out", run, "--set", "stage.0.parallel.tensor=4"], output) as process:
+def stopped_in_an_exchange(train, folder, output, what):
+    """A rank is stopped where rank 0 waits for it in `what`: one line names it and where it is waited for."""
+    ranks, sets, awaits = what
+    run = os.path.join(folder, f"stopped-{sets[0]}")
+    with runs.Run(ranks, train + ["--out", run] + runs.sets(*sets), output) as process:
         assert process.find_ranks() and process.wait_for_step(run, 1), process.told()
-        awaited = stop_where_the_first_waits(process, run, 2, r"(F|B)\(.* over tensor$")
+        awaited = stop_where_the_first_waits(process, run, 2, awaits)
         took = process.wait_for_end(SECONDS)
         told = process.told()
     lines = re.findall(r"^.*\brank \d+ (?:is|gives|has|was) .*$", told, re.MULTILINE)
@@ -155,9 +156,16 @@ def main():
         steps = [row["step"] for row in runs.rows(run) if "loss" in row]
         assert steps == list(range(1, reached + 2)), "steps are missing or doubled"
         assert not os.path.exists(os.path.join(run, "ranks")), "heartbeats are left"
-        killed_in_a_pipeline(words, folder, output, killed[2])
+        # It has been sent an input, with another micro-batch to come, and a gradient is wanted of it.
+        steps = killed_where_others_wait(words, folder, output, killed[2],
+                                         (2, ["stage.0.parallel.pipeline=2"], r"Recv\(\d+,[ab]\)g "))
+        assert all(0 < row["bubble"] <= 1 and 0 < row["network_wait"] for row in steps), steps
+        gather = (3, ["stage.0.parallel.zero=3"], r"Fetch\(\d+\)")
+        killed_where_others_wait(words, folder, output, killed[2], gather)
+        stopped_in_an_exchange(words, folder, output, gather)
         tensor = [word.replace("/tiny.toml", "/tiny_tensor.toml") for word in words]
-        stopped_in_an_exchange(tensor, folder, output)
+        stopped_in_an_exchange(tensor, folder, output,
+                               (4, ["stage.0.parallel.tensor=4"], r"(F|B)\(.* over tensor$"))
         killed_in_set_up(folder, output)
 
 

@@ -46,7 +46,7 @@ def layouts(ranks):
         # Two pieces a rank, of four blocks, the embedding and the head.
         if pipeline in (2, 3) and micro_batches % pipeline == 0:
             schedules.append("interleaved")
-        for schedule, zero in itertools.product(schedules, (0, 1)):
+        for schedule, zero in itertools.product(schedules, (0, 1, 3)):
             words = ["--set", f"stage.{{stage}}.micro_batch={micro}", "--set",
                      f"stage.{{stage}}.parallel={{{{tensor={tensor},context={context},pipeline={pipeline},"
                      f"data={data},zero={zero},schedule=\"{schedule}\"}}}}"]

@@ -25,7 +25,7 @@ LAYOUTS = [
     (2, "context=2", "pipeline=2,context=1"),
     (2, "data=2", "tensor=2,zero=1"),
     (2, "pipeline=2,schedule='interleaved'", "pipeline=2,schedule='zero-bubble'"),
-    (4, "tensor=2,context=2", "tensor=2,data=2,context=1,zero=1"),
+    (4, "tensor=2,context=2", "tensor=2,data=2,context=1,zero=3"),
     (4, "data=4", "tensor=2,pipeline=2"),
     (4, "tensor=2,pipeline=2,schedule='interleaved'", "tensor=4,pipeline=1"),
     (4, "tensor=2,pipeline=2,schedule='zero-bubble'", "context=2,tensor=1,schedule='1f1b'"),

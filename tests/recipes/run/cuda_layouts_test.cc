@@ -31,11 +31,12 @@ struct Ranks {
 };
 
 const std::vector<Ranks> kRanks = {
-    {"data 4, then tensor 2 x pipeline 2, more than heads of keys",
+    {"data 4 with sharded weights, then tensor 2 x pipeline 2, more than "
+     "heads of keys",
      "tiny_llama",
      4,
-     {"stage.0.parallel={data=4}",
-      "stage.1.parallel={tensor=2, pipeline=2, zero=2}", "model.kv_heads=1"},
+     {"stage.0.parallel={data=4, zero=3}",
+      "stage.1.parallel={tensor=2, pipeline=2}", "model.kv_heads=1"},
      {"bf16", "fp32"}},
     {"data 4, then tensor 2 x pipeline 2, without sequence",
      "tiny",

@@ -50,10 +50,10 @@ const std::vector<Offloaded> kRuns = {
      {"run.precision=bf16", "run.master=split", "optimizer.moments=8bit",
       "run.gradients=bf16", "run.recompute=block"},
      {kUpdated, "resident=0.5"}},
-    {"ranks that share state",
+    {"ranks that share state, then all",
      "tiny",
      2,
-     {"stage.0.parallel.zero=1", "stage.1.parallel.zero=2",
+     {"stage.0.parallel.zero=1", "stage.1.parallel.zero=3",
       "run.precision=bf16"},
      {kMixed, "weights=\"device\",update=\"host\""}},
 };

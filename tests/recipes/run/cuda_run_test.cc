@@ -138,8 +138,8 @@ TEST_P(CudaRunTest, SeveralRanksAreOneRun) {
   const std::vector<std::string> sets = {"run.ranks_per_gpu=2",
                                          "run.micro_batch=1"};
   std::vector<std::string> sharded = sets;
-  sharded.emplace_back("stage.0.parallel.zero=1");
-  sharded.emplace_back("stage.1.parallel.zero=2");
+  sharded.emplace_back("stage.0.parallel.zero=2");
+  sharded.emplace_back("stage.1.parallel.zero=3");
   OnCpu({.ranks = 2, .sets = sets, .out = "cpu"});
   runs_.Go({.ranks = 2, .sets = sets, .out = "whole"});
   runs_.Go(

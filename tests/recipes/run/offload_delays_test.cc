@@ -1,7 +1,7 @@
-// Copies in and out and the host's updates that come late, each at random
-// moments, over a switch: the bits of the run with all on the device, which
-// nobody holds up. Others have had a reduction that waited for one of several
-// streams, and NaN where one came late.
+// Exchanges, copies in and out and the host's updates that come late, each at
+// random moments, over a switch: the bits of the run with all on the device,
+// which nobody holds up. Others have had a reduction that waited for one of
+// several streams, and NaN where one came late.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -45,18 +45,20 @@ class Dice {
   std::atomic<uint64_t> count_ = 0;
 };
 
-// Holds up what lanes begin, all but the compute lane, which so runs ahead.
+// Holds up what the compute lane begins, so that all others run ahead, or what
+// they begin.
 class LateLanes final : public StepWatch {
  public:
-  explicit LateLanes(uint64_t seed) : dice_(seed) {}
+  LateLanes(bool compute, uint64_t seed) : compute_(compute), dice_(seed) {}
   void Begin(Lane lane, int64_t, std::string_view) override {
     ++At(begun_, lane);
-    if (lane != Lane::kCompute) dice_.Sleep();
+    if ((lane == Lane::kCompute) == compute_) dice_.Sleep();
   }
   double Vote() override { return 0; }
   int64_t begun(Lane lane) const { return At(begun_, lane); }
 
  private:
+  const bool compute_;
   Dice dice_;
   std::array<std::atomic<int64_t>, kLanes> begun_ = {};
 };
@@ -133,6 +135,7 @@ struct Case {
   int ranks = 1;
   bool lane_threads = false;
   uint64_t seed = 0;  // 0: nobody is late
+  bool late_compute = false;
   Trace* trace = nullptr;
 };
 
@@ -141,7 +144,7 @@ absl::Status RunRank(const Case& of, Communicator& comm, Outcome* outcome) {
                           NewRecipeEnv(kRecipe, of.sets, comm));
   RunEnv& env = recipe->env;
   const uint64_t seed = 10 * of.seed + static_cast<uint64_t>(comm.rank());
-  LateLanes lanes(seed);
+  LateLanes lanes(of.late_compute, seed);
   LateUpdates updates(*env.host_optimizer, seed);
   if (of.seed != 0) {
     env.watch = &lanes;
@@ -157,9 +160,12 @@ absl::Status RunRank(const Case& of, Communicator& comm, Outcome* outcome) {
   DELINK_RETURN_IF_ERROR(Steps(*stage, 1 + kSteps, outcome));
   AddPlanes(stage->store(), outcome);
   if (of.seed != 0) {
-    EXPECT_GT(lanes.begun(Lane::kIn) + lanes.begun(Lane::kUpdatesIn), 0);
-    EXPECT_GT(lanes.begun(Lane::kOut) + lanes.begun(Lane::kUpdatesOut), 0);
     const ProgramShape& shape = stage->executor().program().shape;
+    const bool host = stage->store().host() != nullptr;
+    EXPECT_EQ(lanes.begun(Lane::kIn) + lanes.begun(Lane::kUpdatesIn) > 0, host);
+    EXPECT_EQ(lanes.begun(Lane::kOut) + lanes.begun(Lane::kUpdatesOut) > 0,
+              host);
+    EXPECT_EQ(lanes.begun(Lane::kGather) > 0, !shape.shards.empty());
     EXPECT_EQ(lanes.begun(Lane::kUpdates) > 0, !shape.late_updates.empty());
     EXPECT_EQ(lanes.begun(Lane::kHost) > 0, !shape.host_updates.empty());
   }
@@ -185,7 +191,7 @@ const std::vector<std::string> kHomes = {
     "{match=\"*/attn/*\",gradients=\"host\"}],state=\"host\""};
 
 // All on the device, or with these homes in both stages.
-std::vector<std::string> Small(int ranks, const std::string& order,
+std::vector<std::string> Small(int zero, const std::string& order,
                                const std::string& homes = "") {
   std::vector<std::string> sets = {"model.layers=2",
                                    "model.dim=16",
@@ -193,42 +199,59 @@ std::vector<std::string> Small(int ranks, const std::string& order,
                                    "model.ffn=24",
                                    absl::StrCat("model.vocab=", kVocab),
                                    "data.seq=8",
-                                   "data.batch=4",
+                                   "data.batch=6",
                                    "run.micro_batch=1",
                                    "optimizer.clip=0.5",
                                    absl::StrCat("run.order=", order)};
   for (const int stage : {0, 1}) {
-    sets.push_back(absl::StrCat("stage.", stage, ".parallel.zero=", ranks - 1));
+    sets.push_back(absl::StrCat("stage.", stage, ".parallel.zero=", zero));
     sets.push_back(absl::StrCat("stage.", stage, ".offload={", homes, "}"));
   }
   return sets;
 }
 
-void ExpectDelaysChangeNothing(int ranks, const std::string& order) {
+void ExpectDelaysChangeNothing(int ranks, int zero, const std::string& order,
+                               const std::vector<std::string>& all_homes) {
   const std::vector<Outcome> resident =
-      OutcomesOf({.sets = Small(ranks, order), .ranks = ranks});
+      OutcomesOf({.sets = Small(zero, order), .ranks = ranks});
+  EXPECT_EQ(resident[0].numbers,
+            OutcomesOf({.sets = Small(0, order), .ranks = ranks})[0].numbers);
   uint64_t seed = 1;
-  for (const std::string& homes : kHomes) {
-    for (const bool threads : {false, true}) {
-      SCOPED_TRACE(absl::StrCat(homes, threads ? ", threads" : ""));
-      EXPECT_TRUE(resident == OutcomesOf({.sets = Small(ranks, order, homes),
-                                          .ranks = ranks,
-                                          .lane_threads = threads,
-                                          .seed = seed++}));
+  for (const std::string& homes : all_homes) {
+    for (const char* const late : {"lanes", "threads", "compute"}) {
+      SCOPED_TRACE(absl::StrCat(homes, ", late: ", late));
+      EXPECT_TRUE(
+          resident ==
+          OutcomesOf({.sets = Small(zero, order, homes),
+                      .ranks = ranks,
+                      .lane_threads = late != std::string_view("lanes"),
+                      .seed = seed++,
+                      .late_compute = late == std::string_view("compute")}));
     }
   }
 }
 
 TEST(OffloadDelays, ChangeNothing) {
-  ExpectDelaysChangeNothing(1, "micro_batch");
+  ExpectDelaysChangeNothing(1, 0, "micro_batch", kHomes);
 }
 
 TEST(OffloadDelays, ChangeNothingLayerByLayer) {
-  ExpectDelaysChangeNothing(1, "layer");
+  ExpectDelaysChangeNothing(1, 0, "layer", kHomes);
 }
 
 TEST(OffloadDelays, ChangeNothingOfRanksThatShareState) {
-  ExpectDelaysChangeNothing(2, "layer");
+  ExpectDelaysChangeNothing(2, 1, "layer", kHomes);
+}
+
+TEST(OffloadDelays, ChangeNothingOfRanksThatShareGradients) {
+  ExpectDelaysChangeNothing(3, 2, "layer", {""});
+}
+
+TEST(OffloadDelays, ChangeNothingOfRanksThatShareAll) {
+  for (const char* const order : {"micro_batch", "layer"}) {
+    ExpectDelaysChangeNothing(3, 3, order,
+                              {"", kHomes[0], kHomes[1], "state=\"host\""});
+  }
 }
 
 // By lane, how often a visit and what the lane did were under way together.
@@ -250,7 +273,7 @@ void AddBeside(const Trace& trace, std::array<int, kLanes>* beside) {
 // turns one after the other.
 void ExpectBeside(const std::string& homes, Lane updates) {
   constexpr uint64_t kTries = 30;
-  std::vector<std::string> sets = Small(1, "layer", homes);
+  std::vector<std::string> sets = Small(0, "layer", homes);
   sets.emplace_back("model.layers=6");
   std::array<int, kLanes> beside = {};
   const auto seen = [&](Lane lane) { return At(beside, lane) > 0; };

@@ -1,7 +1,8 @@
 // What stages take of each tier whose planes are at home on the host or on the
-// device: to the byte and by name what `delink plan` says, and nothing more in
-// their steps; and of gradients that no slab's is on the device twice.
-// Configurations are drawn; one that fails is told as a command line.
+// device, or sharded over data ranks: to the byte and by name what `delink
+// plan` says, and nothing more in their steps; and of gradients that no slab's
+// is on the device twice. Configurations are drawn; one that fails is told as a
+// command line.
 //
 //   DELINK_OFFLOAD_ROWS=200 DELINK_OFFLOAD_SEED=2 offload_memory_test
 #include <gtest/gtest.h>
@@ -71,8 +72,10 @@ const std::vector<Axis> kAxes = {
       {"bf16 gradients", "run.precision=bf16 run.gradients=bf16"},
       {"split", "run.precision=bf16 run.master=split"}}},
     {"order", kRun, {{"micro_batch"}, {"layer", "run.order=layer"}}},
-    {"ranks", kRun, {{"1 1 1"}, {"1 1 2"}, {"2 1 1"}, {"1 2 1"}}},
-    {"zero", kRun, {{"0"}, {"1"}, {"2"}, {"2 in parts"}}},
+    {"ranks", kRun, {{"1 1 1"}, {"1 1 2"}, {"2 1 1"}, {"1 2 1"}, {"1 2 2"}}},
+    {"zero",
+     kRun,
+     {{"0"}, {"1"}, {"2"}, {"2 in parts"}, {"3"}, {"3 in parts"}}},
     {"recompute", kRun, {{"none"}, {"block"}}},
     {"resident", kRun, {{"unsaid"}, {"0.5", "resident=0.5"}}},
     Home("weights"),
@@ -98,7 +101,7 @@ const std::vector<Rule> kRules = {
      {"split"},
      "optimizer",
      {"adamw", "adamw bf16", "adamw 8bit"}},
-    {"ranks", {"1 2 1"}, "order", {"micro_batch"}},
+    {"ranks", {"1 2 1", "1 2 2"}, "order", {"micro_batch"}},
     // The host does not do what tensor ranks update together.
     {"ranks",
      {"2 1 1"},
@@ -135,14 +138,14 @@ Row RowOf(const Configuration& c) {
     }
     row.sets.push_back(
         absl::StrCat(stage, "parallel.zero=", c.at("zero").substr(0, 1)));
-    if (c.at("zero") == "2 in parts") {
+    if (absl::EndsWith(c.at("zero"), "in parts")) {
       row.sets.push_back(absl::StrCat(stage, "parallel.reduce=micro_batch"));
     }
     if (offload.empty()) continue;
     row.sets.push_back(
         absl::StrCat(stage, "offload={", absl::StrJoin(offload, ","), "}"));
   }
-  row.ranks = c.at("ranks") == "1 1 1" ? 1 : 2;
+  for (size_t i = 0; i < 3; ++i) row.ranks *= c.at("ranks")[2 * i] - '0';
   return row;
 }
 
@@ -338,63 +341,6 @@ TEST(OffloadMemory, TheLargestGradientComesWhole) {
   const absl::Status status = RunRanks(
       1, [&](Communicator& comm) { return RunStage(row, 0, stage, comm); });
   EXPECT_TRUE(status.ok()) << std::string(status.message());
-}
-
-// Of each size two whole gradients, one in backward and one in reduction, but
-// one of embedding and head, which are of one size and far apart, unless the
-// head of the next micro-batch follows; or all, if each is complete with the
-// last micro-batch only.
-TEST(ShardedGradients, AreWholeWhileALayerIsAtWork) {
-  struct Case {
-    const char* order;
-    int micro_batch;
-    const char* reduce;
-    int64_t most, ends;  // whole gradients of a size, of blocks or the others
-  };
-  constexpr int kRanks = 2;
-  for (const Case& c :
-       {Case{"layer", 1, "step", 2, 1}, Case{"micro_batch", 4, "step", 2, 1},
-        Case{"micro_batch", 1, "step", 100, 100},
-        Case{"micro_batch", 1, "micro_batch", 2, 2}}) {
-    SCOPED_TRACE(absl::StrCat(c.order, " ", c.micro_batch, " ", c.reduce));
-    Row row{.sets = {"model.layers=9", "model.vocab=257", "model.tied=false",
-                     "data.batch=8", absl::StrCat("run.order=", c.order),
-                     absl::StrCat("run.micro_batch=", c.micro_batch)}};
-    std::map<int, MemoryAccount> of;  // by ZeRO stage
-    int64_t whole = 0;
-    for (const int zero : {1, 2}) {
-      row.sets.push_back(absl::StrCat("stage.1.parallel.zero=", zero));
-      if (zero == 2) {
-        row.sets.push_back(absl::StrCat("stage.1.parallel.reduce=", c.reduce));
-      }
-      const absl::Status status = RunRanks(kRanks, [&](Communicator& comm) {
-        DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<RecipeEnv> env,
-                                NewRecipeEnv(kRecipe, row.sets, comm));
-        DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<StageRun> stage,
-                                StageRun::Create(env->env, 1));
-        if (comm.rank() > 0) return absl::OkStatus();
-        of[zero] = stage->account();
-        std::map<int64_t, int64_t> slabs;  // by elements
-        const ParamStore& store = stage->store();
-        for (size_t s = 0; zero == 2 && s < store.slabs().size(); ++s) {
-          const int64_t bytes = WholeGradientBytes(store, static_cast<int>(s));
-          const int leader = store.slabs()[s].leader;
-          const bool is_end = leader == 0 || leader > store.blocks();
-          const int64_t before = slabs[store.slabs()[s].elements]++;
-          if (before < (is_end ? c.ends : c.most)) whole += bytes;
-        }
-        return absl::OkStatus();
-      });
-      ASSERT_TRUE(status.ok()) << std::string(status.message());
-    }
-    EXPECT_EQ(of[2].gradients * kRanks, of[1].gradients);
-    // A shard is staged that is added to others.
-    const bool adds = c.reduce == std::string("micro_batch");
-    EXPECT_EQ(of[2].copies, whole + (adds ? of[1].copies : 0));
-    EXPECT_EQ(of[2].state, of[1].state);
-    const int64_t one = of[1].gradients + of[1].copies;
-    EXPECT_EQ(of[2].gradients + of[2].copies < one, c.most == 2);
-  }
 }
 
 }  // namespace

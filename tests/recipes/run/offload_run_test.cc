@@ -210,7 +210,7 @@ std::vector<std::string> Sets(const Configuration& c) {
   const std::string& zero = c.at("zero");
   const bool after = zero == "after";
   if (!after) sets.push_back("stage.0.parallel.zero=" + zero);
-  sets.push_back("stage.1.parallel.zero=" + (after ? "2" : zero));
+  sets.push_back("stage.1.parallel.zero=" + (after ? "3" : zero));
   for (const char stage : c.at("stages")) {
     if (offload.empty()) break;
     sets.push_back(absl::StrCat("stage.", std::string(1, stage), ".offload={",

@@ -20,7 +20,7 @@ TEST(TensorMpiTest, StepsAreThoseOfOneRank) {
        .options = {.recompute = true, .lane_threads = true}},
       {.context = 2, .kind = "llama", .options = {.masked = true}},
       {.tensor = 4, .kind = "llama", .options = {.muon = true}},
-      {.tensor = 2, .data = 2, .options = {.zero = 1}},
+      {.tensor = 2, .data = 2, .options = {.zero = 3}},
       {.tensor = 2, .pipeline = 2, .options = {.lane_threads = true}},
       {.tensor = 2, .pipeline = 2, .kind = "llama", .share = "all"},
       {.tensor = 2, .context = 2, .options = {.dropout = 0.1}},
