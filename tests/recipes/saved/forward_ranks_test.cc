@@ -38,10 +38,14 @@ constexpr char kQuestions[] =
     "{\"question\": \"the slab of a\", \"options\": [\"layer\", \"weights\"], "
     "\"answer\": 1}\n"
     "{\"question\": \"\", \"options\": [\"the slab\", \"x\"], \"answer\": 1}\n";
+// Three batches of one length and one of another: over two places, one place
+// changes its passes where the other does not.
 constexpr char kPairs[] =
     "{\"context\": \"the slab of a\", \"continuation\": \" layer\"}\n"
-    "{\"text\": \"the slab of a layer holds its weights and moves. the "
-    "slab\"}\n";
+    "{\"context\": \"a\", \"continuation\": \" slab\"}\n"
+    "{\"text\": \"the slab of a layer holds its weights and moves. the slab of "
+    "a layer holds its weights and moves. and the next layer its own, which "
+    "moves too.\"}\n";
 
 // Notes what is taken of it for weights.
 class WeightsDevice final : public CountingDevice {
@@ -331,7 +335,7 @@ TEST_P(ForwardExpertsTest, SayWhatWouldFit) {
            {2, "zero=3,shard=4",
             "tensor 1 x pipeline 1 with shard 4 is 4 ranks or a multiple, but "
             "2 were started; start it with mpirun -np 4"},
-           {1, "tensor=2,expert=4,zero=3,shard=3",
+           {12, "tensor=2,expert=4,zero=3,shard=3",
             "stage[1].parallel.shard: 3 x tensor 2 neither divides expert 4 "
             "nor is a multiple of it; use shard 2"},
            {1, "expert=0",
