@@ -1,5 +1,6 @@
 #include "recipes/saved/saved_model.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>

@@ -1,6 +1,7 @@
 #include "framework/step/groups/gather_lane.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
