@@ -63,8 +63,8 @@ std::vector<int64_t> CopyBytes(const ParamStore& store,
   for (const std::set<int32_t>& slabs : SlabsByClass(program)) {
     int64_t& size = sizes.emplace_back(0);
     for (const int32_t slab : slabs) {
-      const int64_t bytes = store.bytes(SlabHere(store, slab), Plane::kWeight);
-      size = std::max(size, AlignUp(bytes));
+      size = std::max(size, AlignUp(store.whole_bytes(SlabHere(store, slab),
+                                                      Plane::kWeight)));
     }
   }
   return sizes;
@@ -78,8 +78,8 @@ int64_t BytesOfAll(const Program& program, const std::vector<int64_t>& sizes) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<StreamedWeights>> StreamedWeights::Create(
-    ParamStore& store) {
-  std::unique_ptr<StreamedWeights> weights(new StreamedWeights(store));
+    ParamStore& store, GatherLane* gathers) {
+  std::unique_ptr<StreamedWeights> weights(new StreamedWeights(store, gathers));
   DELINK_RETURN_IF_ERROR(weights->Allocate());
   return weights;
 }
@@ -89,14 +89,19 @@ int64_t StreamedWeights::BytesOf(const ParamStore& store) {
   return BytesOfAll(program, CopyBytes(store, program));
 }
 
-StreamedWeights::StreamedWeights(ParamStore& store)
+StreamedWeights::StreamedWeights(ParamStore& store, GatherLane* gathers)
     : store_(store),
+      gathers_(gathers),
       program_(PassOf(store)),
       fetches_(static_cast<size_t>(std::count_if(
           program_.instructions.begin(), program_.instructions.end(),
           [](const Instruction& at) { return at.op == Op::kFetch; }))) {}
 
 StreamedWeights::~StreamedWeights() {
+  for (const Copy* copy : begun_) {
+    if (copy->gather > 0) gathers_->Finish(copy->gather);
+    in_->Wait(*copy->came);
+  }
   if (in_ != nullptr) in_->Synchronize();
   for (size_t slab = 0; slab < now_.size(); ++slab) {
     if (now_[slab] != nullptr) Redirect(static_cast<int32_t>(slab), nullptr);
@@ -171,14 +176,26 @@ bool StreamedWeights::Fetch() {
   free.erase(chosen);
   begun_.push_back(copy);
   if (there) return true;
-  const int here = SlabHere(store_, slab);
-  in_->Wait(*copy->left);
-  store_.device().CopyFromHost(*in_, copy->memory,
-                               store_.home(here, Plane::kWeight),
-                               store_.bytes(here, Plane::kWeight));
-  in_->Record(*copy->came);
   copy->slab = slab;
+  Fill(*copy);
   return true;
+}
+
+void StreamedWeights::Fill(Copy& copy) {
+  const int slab = SlabHere(store_, copy.slab);
+  if (IsSharded(program_.shape, copy.slab)) {
+    DELINK_CHECK(gathers_ != nullptr) << "weights are sharded";
+    copy.gather = gathers_->Begin({.slab = slab,
+                                   .copy = copy.memory,
+                                   .left = copy.left.get(),
+                                   .came = copy.came.get()});
+    return;
+  }
+  in_->Wait(*copy.left);
+  store_.device().CopyFromHost(*in_, copy.memory,
+                               store_.home(slab, Plane::kWeight),
+                               store_.bytes(slab, Plane::kWeight));
+  in_->Record(*copy.came);
 }
 
 void StreamedWeights::Arrive(int32_t slab, Stream& compute) {
@@ -186,6 +203,7 @@ void StreamedWeights::Arrive(int32_t slab, Stream& compute) {
   Copy* const copy = begun_.front();
   begun_.pop_front();
   DELINK_CHECK_EQ(copy->slab, slab);
+  if (copy->gather > 0) gathers_->Finish(copy->gather);
   compute.Wait(*copy->came);
   Redirect(slab, copy->memory);
   At(now_, slab) = copy;
@@ -201,7 +219,12 @@ void StreamedWeights::Leave(int32_t slab, Stream& compute) {
 }
 
 void StreamedWeights::Redirect(int32_t slab, void* copy) {
-  store_.Redirect(SlabHere(store_, slab), Plane::kWeight, copy);
+  const int here = SlabHere(store_, slab);
+  if (copy != nullptr && IsSharded(program_.shape, slab)) {
+    store_.RedirectWhole(here, Plane::kWeight, copy);
+  } else {
+    store_.Redirect(here, Plane::kWeight, copy);
+  }
 }
 
 }  // namespace delink

@@ -11,7 +11,9 @@
 namespace delink {
 
 absl::StatusOr<std::unique_ptr<ForwardRanks>> ForwardRanks::Create(
-    const Layout& layout, Device& device, Communicator& world) {
+    const ParamStore& store, Communicator& world) {
+  const Layout& layout = store.layout();
+  Device& device = store.device();
   const Mesh& mesh = layout.mesh();
   DELINK_CHECK_EQ(mesh.context, 1);
   std::unique_ptr<ForwardRanks> ranks(new ForwardRanks(layout, device));
@@ -21,8 +23,10 @@ absl::StatusOr<std::unique_ptr<ForwardRanks>> ForwardRanks::Create(
   DELINK_ASSIGN_OR_RETURN(
       ranks->visits_,
       StepVisitGroups::Create(mesh, device, *ranks->stream_, world));
+  DELINK_ASSIGN_OR_RETURN(ranks->gathers_, GatherLane::Create(store, world));
+  const int together = ranks->gathers_ == nullptr ? ranks->place() : 0;
   DELINK_ASSIGN_OR_RETURN(ranks->together_,
-                          world.Split(ranks->place(), world.rank()));
+                          world.Split(together, world.rank()));
   if (mesh.pipeline == 1) return ranks;
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < mesh.ranks(); ++rank) {
@@ -81,7 +85,8 @@ void ForwardRanks::Tell(void* bytes, int64_t count) {
 }
 
 absl::Status ForwardRanks::status() const {
-  return visits_->status().ok() ? status_ : visits_->status();
+  if (!visits_->status().ok()) return visits_->status();
+  return status_.ok() && gathers_ != nullptr ? gathers_->status() : status_;
 }
 
 }  // namespace delink

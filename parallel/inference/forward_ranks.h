@@ -2,7 +2,9 @@
 // some rows and columns of the matrices (tensor), some of the layers
 // (pipeline), some of the experts (expert), or several of these. All ranks that
 // have the weights together work on the same sequences; of other ranks along
-// the data axis others.
+// the data axis others. With ZeRO-3 ranks along the data axis have shards of
+// the weights too, and gather them for each layer. All ranks then make the same
+// passes at the same time, each place() with its own sequences.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +14,8 @@
 #include "absl/status/statusor.h"
 #include "framework/comm/communicator.h"
 #include "framework/device/backend.h"
-#include "framework/module/layout.h"
+#include "framework/module/param_store.h"
+#include "framework/step/groups/gather_lane.h"
 #include "framework/step/groups/visit_groups.h"
 #include "framework/tensor/tensor.h"
 
@@ -20,10 +23,10 @@ namespace delink {
 
 class ForwardRanks {
  public:
-  // Collective over `world`, the ranks of the layout, which has no context
-  // parallelism. The arguments outlive the result.
+  // Collective over `world`, the ranks of the store's layout, which has no
+  // context parallelism. The arguments outlive the result.
   static absl::StatusOr<std::unique_ptr<ForwardRanks>> Create(
-      const Layout& layout, Device& device, Communicator& world);
+      const ParamStore& store, Communicator& world);
 
   // The stream for visits.
   Stream& stream() const { return *stream_; }
@@ -37,12 +40,15 @@ class ForwardRanks {
   // Ranks that work on the same sequences are at one of places().
   int place() const { return place_[Axis::kData] / data_places_; }
   int places() const { return layout_.mesh().data / data_places_; }
+  // Gathers sharded weights; null: none are sharded.
+  GatherLane* gathers() const { return gathers_.get(); }
   // Whether this rank's results count. One rank per place() counts; it has the
   // last layer.
   bool counts() const;
   // Broadcasts `bytes` from the last pipeline stage to the others.
   void Tell(void* bytes, int64_t count);
-  // OK on each of the ranks of this place() if it is OK on all of them.
+  // OK on each of the ranks of this place(), or of all places if they gather
+  // weights together, if it is OK on all of them.
   absl::Status Agree(const absl::Status& status) {
     return AgreeOnStatus(*together_, status);
   }
@@ -61,7 +67,8 @@ class ForwardRanks {
   int data_places_ = 1;  // along the data axis, of a place()
   int stage_ = 0;
   std::unique_ptr<StepVisitGroups> visits_;
-  std::unique_ptr<Communicator> together_;  // of this place()
+  std::unique_ptr<GatherLane> gathers_;
+  std::unique_ptr<Communicator> together_;  // the ranks of Agree
   std::unique_ptr<Communicator> pipeline_;  // null: there is one stage
   absl::Status status_;
 };

@@ -93,14 +93,15 @@ absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,
   std::vector<double> losses(static_cast<size_t>(micro_batches));
   int64_t tokens = 0;
   absl::Status status;
-  for (int64_t m = together.place; m < micro_batches; m += together.places) {
+  const int64_t last = together.EndOf(micro_batches);
+  for (int64_t m = together.place; m < last; m += together.places) {
     const auto batch =
         ReadBatchUntil(*source->loader, cut, m * cut.micro_batch, end);
     // Other ranks of a sharded model wait for this one.
     status = together.Agree(batch.status());
     if (!status.ok()) break;
     const LossRecord record = (*pass)->Loss(*batch);
-    if (!together.counts()) continue;
+    if (!together.counts() || m >= micro_batches) continue;
     At(losses, m) = record.loss_sum;
     tokens += record.tokens;
   }

@@ -41,9 +41,10 @@ struct Evaluation {
 
 // Collective. The ranks divide the sequences; the result is bit-identical for
 // any number of data ranks. If the checkpoint's layout or `sets` has tensor,
-// pipeline or expert ranks, and so many ranks or a multiple were started, the
-// weights are sharded over them (SavedModel::MeshFor). Tensor ranks, and
-// experts on several ranks if a token has more than two, round differently.
+// pipeline or expert ranks or zero = 3, and so many ranks or a multiple were
+// started, the weights are sharded over them (SavedModel::LayoutFor). Tensor
+// ranks, and experts on several ranks if a token has more than two, round
+// differently.
 // InvalidArgument: a corpus with more tokens than the checkpoint's vocabulary,
 // or of another tokenizer.
 absl::StatusOr<Evaluation> Evaluate(const EvaluateOptions& options,

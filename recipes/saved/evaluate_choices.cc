@@ -69,9 +69,10 @@ absl::StatusOr<std::vector<double>> ScoreShare(
   std::vector<double> scores(choices.size());
   DELINK_RETURN_IF_ERROR(ScoreTokenBatches(
       saved, together, choices,
-      [&](const TokenBatch& batch, const HostBatch& host, ForwardPass& pass) {
+      [&](const TokenBatch& batch, const HostBatch& host, ForwardPass& pass,
+          bool counts) {
         const std::vector<LossRecord> losses = pass.Losses(host);
-        if (!together.counts()) return;
+        if (!counts) return;
         for (size_t i = 0; i < losses.size(); ++i) {
           scores[batch.sequences[i]] = -losses[i].loss_sum;
         }

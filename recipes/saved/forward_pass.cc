@@ -124,7 +124,7 @@ absl::Status ForwardPass::Allocate() {
   for (const auto& [buffer, bytes] : wanted) {
     DELINK_ASSIGN_OR_RETURN(*buffer, Buffer::Allocate(store_.device(), bytes));
   }
-  DELINK_ASSIGN_OR_RETURN(weights_, StreamedWeights::Create(store_));
+  DELINK_ASSIGN_OR_RETURN(weights_, StreamedWeights::Create(store_, gathers()));
   return absl::OkStatus();
 }
 

@@ -1,6 +1,7 @@
 // A forward pass over the layers that the store visits, one after the other,
 // with dropout off. Memory holds the weights and what one layer needs.
-// Host-resident weights are prefetched to the device (streamed_weights.h).
+// Host-resident and sharded weights are prefetched to the device
+// (streamed_weights.h).
 #pragma once
 
 #include <memory>
@@ -27,11 +28,13 @@ class ForwardPass {
     bool by_sequence = false;
     // Ranks over which the weights are sharded. All make the same calls and
     // check status() afterwards. Only ranks that count get losses and scores.
+    // Ranks that gather weights make and destroy their passes together.
     // Outlives the pass. Null: all weights are on this rank.
     ForwardRanks* ranks = nullptr;
   };
   // `store` holds the weights of `model`; both outlive the pass. A store with
-  // host-resident weights can be used by only one pass or generator at a time.
+  // host-resident or sharded weights can be used by only one pass or generator
+  // at a time.
   // ResourceExhausted: the device has too little memory.
   static absl::StatusOr<std::unique_ptr<ForwardPass>> Create(
       Sequential& model, ParamStore& store, const Options& options);
@@ -54,6 +57,9 @@ class ForwardPass {
  private:
   ForwardPass(Sequential& model, ParamStore& store, const Options& options);
   absl::Status Allocate();
+  GatherLane* gathers() const {
+    return options_.ranks == nullptr ? nullptr : options_.ranks->gathers();
+  }
   // The input of the epilogue, [B, T, D].
   Tensor RunLayers(const HostBatch& batch);
   std::vector<LossRecord> Run(const HostBatch& batch, int64_t records);

@@ -59,7 +59,8 @@ Generator::Generator(Sequential& model, ParamStore& store,
   layers_.resize(store.visited().size());
   for (Layer& layer : layers_) layer.states.positions = options.positions;
   absl::StatusOr<std::unique_ptr<StreamedWeights>> weights =
-      StreamedWeights::Create(store);
+      StreamedWeights::Create(
+          store, options.ranks == nullptr ? nullptr : options.ranks->gathers());
   DELINK_CHECK(weights.ok()) << std::string(weights.status().message());
   weights_ = *std::move(weights);
   if (options.ranks == nullptr) return;

@@ -4,8 +4,8 @@
 // all tokens for every new one; the layers around it do not.
 //
 // One sequence at a time. A visit's temporary device memory is freed
-// afterwards; running out of memory is fatal. Host-resident weights are
-// prefetched to the device (streamed_weights.h).
+// afterwards; running out of memory is fatal. Host-resident and sharded weights
+// are prefetched to the device (streamed_weights.h).
 #pragma once
 
 #include <cstdint>
@@ -39,8 +39,8 @@ class Generator {
   };
   // `store` holds the weights of `model`; both outlive the generator. The same
   // prompt, weights and options give the same tokens. A store with
-  // host-resident weights can be used by only one generator or forward pass at
-  // a time.
+  // host-resident or sharded weights can be used by only one generator or
+  // forward pass at a time.
   Generator(Sequential& model, ParamStore& store, const Options& options);
   ~Generator();
 

@@ -29,22 +29,35 @@ absl::Status SetOne(std::string_view set, std::string_view key,
   int64_t* const to = key == "tensor"     ? &parallel.tensor
                       : key == "pipeline" ? &parallel.pipeline
                       : key == "expert"   ? &parallel.expert
+                      : key == "zero"     ? &parallel.zero
+                      : key == "shard"    ? &parallel.shard
                                           : nullptr;
   if (to == nullptr) {
-    return Refused(set, absl::StrCat("only tensor, pipeline and expert divide "
-                                     "a checkpoint's weights among ranks; "
-                                     "leave ",
-                                     std::string(key), " out"));
-  }
-  const int64_t* const ranks = value.As<int64_t>();
-  if (ranks == nullptr || *ranks < 1 || *ranks > schema::kMaxRanks) {
     return Refused(
-        set,
-        absl::StrCat("parallel.", std::string(key),
-                     " is a whole number of at least 1 and at most ",
-                     schema::kMaxRanks, ", not ", schema::Describe(value)));
+        set, absl::StrCat("only tensor, pipeline, expert, zero = 3 and shard "
+                          "divide a checkpoint's weights among ranks; leave ",
+                          std::string(key), " out"));
   }
-  *to = *ranks;
+  const int64_t* const number = value.As<int64_t>();
+  if (key == "zero") {
+    if (number != nullptr && (*number == 1 || *number == 2)) {
+      return Refused(set, absl::StrCat("zero = ", *number,
+                                       " keeps whole weights on each rank; use "
+                                       "zero = 3, or leave zero out"));
+    }
+    if (number == nullptr || (*number != 0 && *number != 3)) {
+      return Refused(set, absl::StrCat("parallel.zero is 0 or 3, not ",
+                                       schema::Describe(value)));
+    }
+  } else if (const int64_t least = key == "shard" ? 0 : 1;
+             number == nullptr || *number < least ||
+             *number > schema::kMaxRanks) {
+    return Refused(set, absl::StrCat("parallel.", std::string(key),
+                                     " is a whole number of at least ", least,
+                                     " and at most ", schema::kMaxRanks,
+                                     ", not ", schema::Describe(value)));
+  }
+  *to = *number;
   return absl::OkStatus();
 }
 
@@ -69,7 +82,8 @@ absl::StatusOr<StageSet> Parse(std::string_view set, size_t stage) {
         set, absl::StrCat("of a checkpoint's recipe only the placement "
                           "of weights can be set: ",
                           of, ".parallel.tensor, ", of, ".parallel.pipeline, ",
-                          of, ".parallel.expert and ", of, ".offload"));
+                          of, ".parallel.expert, ", of, ".parallel.zero, ", of,
+                          ".parallel.shard and ", of, ".offload"));
   }
   if (number != absl::StrCat(stage)) {
     return Refused(
@@ -94,6 +108,7 @@ absl::Status SetAll(std::string_view set, const StageSet& parsed,
                           ".tensor=2"));
   }
   parallel.tensor = parallel.pipeline = parallel.expert = 1;
+  parallel.zero = parallel.shard = 0;
   for (const schema::Member& member : *table) {
     const absl::Status status = SetOne(set, member.key, member.value, parallel);
     if (!status.ok()) return status;
@@ -119,6 +134,12 @@ absl::Status SetParallel(const std::vector<std::string>& sets, size_t stage,
   for (const std::string& set : sets) {
     DELINK_ASSIGN_OR_RETURN(const StageSet parsed, Parse(set, stage));
     DELINK_RETURN_IF_ERROR(SetAll(set, parsed, parallel));
+  }
+  if (!sets.empty() && parallel.shard > 0 && parallel.zero < 3) {
+    return Refused(sets.back(), absl::StrCat("shard = ", parallel.shard,
+                                             ", but zero = ", parallel.zero,
+                                             " keeps whole weights; use "
+                                             "zero = 3, or shard = 0"));
   }
   return absl::OkStatus();
 }

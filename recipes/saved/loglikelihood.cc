@@ -100,9 +100,10 @@ absl::StatusOr<std::vector<double>> ScoreTokens(
   std::vector<double> scores(2 * tokens);
   DELINK_RETURN_IF_ERROR(ScoreTokenBatches(
       saved, together, sequences,
-      [&](const TokenBatch& batch, const HostBatch& host, ForwardPass& pass) {
+      [&](const TokenBatch& batch, const HostBatch& host, ForwardPass& pass,
+          bool counts) {
         const std::vector<ForwardPass::TokenScore> found = pass.Scores(host);
-        if (!together.counts()) return;
+        if (!counts) return;
         size_t next = 0;
         for (const size_t sequence : batch.sequences) {
           double* to = scores.data() + 2 * begins[sequence];

@@ -1,5 +1,6 @@
 #include "recipes/saved/saved_model.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
@@ -21,6 +22,19 @@
 
 namespace delink {
 namespace {
+
+// Data ranks that share the weights; 0: all, or none.
+int64_t ShardOf(const ParallelConfig& parallel) {
+  return parallel.zero == 3 ? parallel.shard : 0;
+}
+
+// Ranks that have the weights together have equally many of each group with the
+// same experts.
+bool ShardFits(const ParallelConfig& parallel) {
+  const int64_t ranks = ShardOf(parallel) * parallel.tensor;
+  return ranks % parallel.expert == 0 ||
+         (ranks > 0 && parallel.expert % ranks == 0);
+}
 
 absl::Status CheckForm(const std::string& path) {
   if (!huggingface::IsModelFolder(path)) return absl::OkStatus();
@@ -87,25 +101,32 @@ int64_t SavedModel::RanksOfWeights() const {
   const auto stage = static_cast<size_t>(run_.stage_index);
   if (stage >= recipe_.stages.size()) return 1;
   const ParallelConfig& parallel = recipe_.stages[stage].parallel;
-  return std::lcm(parallel.tensor, parallel.expert) * parallel.pipeline;
+  const int64_t shard = std::max<int64_t>(1, ShardOf(parallel));
+  return std::lcm(parallel.tensor * shard, parallel.expert) * parallel.pipeline;
 }
 
-absl::StatusOr<Mesh> SavedModel::MeshFor(int ranks) const {
+absl::StatusOr<Layout::Options> SavedModel::LayoutFor(int ranks) const {
+  const Layout::Options alone{.mesh = {.data = ranks}};
   const auto stage = static_cast<size_t>(run_.stage_index);
-  if (stage >= recipe_.stages.size()) return Mesh{.data = ranks};
+  if (stage >= recipe_.stages.size()) return alone;
   const ParallelConfig& parallel = recipe_.stages[stage].parallel;
   const int64_t together = RanksOfWeights();
   const auto layers = std::ssize(sharing_.VisitedOf(blocks())) + 2;
-  if (ranks % together == 0 && parallel.pipeline <= layers) {
+  const int64_t shard = ShardOf(parallel);
+  if (ranks % together == 0 && parallel.pipeline <= layers &&
+      ShardFits(parallel)) {
     DELINK_RETURN_IF_ERROR(CheckCut(recipe_, registry_, stage));
     DELINK_RETURN_IF_ERROR(CheckExperts(recipe_, registry_, stage));
-    return Mesh{
+    const Mesh mesh{
         .tensor = static_cast<int>(parallel.tensor),
         .data = static_cast<int>(ranks / parallel.tensor / parallel.pipeline),
         .pipeline = static_cast<int>(parallel.pipeline),
         .expert = static_cast<int>(parallel.expert)};
+    return Layout::Options{.mesh = mesh,
+                           .zero = parallel.zero == 3 ? 3 : 0,
+                           .shard = static_cast<int>(shard)};
   }
-  if (!set_) return Mesh{.data = ranks};
+  if (!set_) return alone;
   if (parallel.pipeline > layers) {
     return absl::InvalidArgumentError(absl::StrFormat(
         "stage[%d].parallel.pipeline: %d ranks, but there are %d layers; use "
@@ -114,21 +135,29 @@ absl::StatusOr<Mesh> SavedModel::MeshFor(int ranks) const {
   }
   // What cannot be mended with other ranks comes first.
   DELINK_RETURN_IF_ERROR(CheckExperts(recipe_, registry_, stage));
+  if (!ShardFits(parallel)) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "stage[%d].parallel.shard: %d x tensor %d neither divides expert %d "
+        "nor is a multiple of it; use shard %d",
+        stage, shard, parallel.tensor, parallel.expert,
+        std::lcm(parallel.tensor, parallel.expert) / parallel.tensor));
+  }
+  const auto with = [](const char* key, int64_t value, int64_t without) {
+    return value == without ? "" : absl::StrCat(" with ", key, " ", value);
+  };
   return absl::InvalidArgumentError(absl::StrFormat(
-      "stage[%d].parallel: tensor %d x pipeline %d%s is %d ranks or a "
-      "multiple, "
-      "but %d %s started; start it with mpirun -np %d",
+      "stage[%d].parallel: tensor %d x pipeline %d%s%s is %d ranks or a "
+      "multiple, but %d %s started; start it with mpirun -np %d",
       stage, parallel.tensor, parallel.pipeline,
-      parallel.expert == 1 ? ""
-                           : absl::StrCat(" with expert ", parallel.expert),
-      together, ranks, ranks == 1 ? "was" : "were", together));
+      with("expert", parallel.expert, 1), with("shard", shard, 0), together,
+      ranks, ranks == 1 ? "was" : "were", together));
 }
 
 absl::StatusOr<std::unique_ptr<ParamStore>> SavedModel::Load(
     Communicator& comm, Device& device, std::vector<StateSpec> states,
-    const Mesh& mesh) const {
-  const bool whole = mesh.ranks() == 1;
-  Layout layout = Layout::Create(registry_, blocks(), sharing_, {.mesh = mesh});
+    const Layout::Options& of_ranks) const {
+  const bool whole = of_ranks.mesh.ranks() == 1;
+  Layout layout = Layout::Create(registry_, blocks(), sharing_, of_ranks);
   const auto stage = static_cast<size_t>(run_.stage_index);
   if (stage < recipe_.stages.size()) {
     DELINK_ASSIGN_OR_RETURN(

@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "data/tokenizer/tokenizer.h"
 #include "framework/checkpoint/checkpoint.h"
-#include "framework/module/mesh.h"
+#include "framework/module/layout.h"
 #include "recipes/models/model_list.h"
 #include "recipes/run/position/saved_run.h"
 #include "recipes/schema/recipe.h"
@@ -42,20 +42,22 @@ class SavedModel {
   int blocks() const { return model_->blocks(); }
 
   // The ranks over which the checkpoint's stage or sets divide the weights: the
-  // least common multiple of tensor and expert, times pipeline.
+  // least common multiple of tensor, expert and tensor x shard, times pipeline.
   int64_t RanksOfWeights() const;
-  // The mesh over which `ranks` ranks shard the weights: tensor, pipeline and
-  // expert of the checkpoint's stage, and data ranks for the rest. If `ranks`
-  // is not a multiple of RanksOfWeights, or there are fewer layers than
-  // pipeline ranks: data ranks alone without sets, InvalidArgument with sets.
-  absl::StatusOr<Mesh> MeshFor(int ranks) const;
+  // The layout in which `ranks` ranks shard the weights: tensor, pipeline and
+  // expert of the checkpoint's stage, and data ranks for the rest, which shard
+  // the weights too if the stage has zero = 3; `zero` is 0 otherwise. If
+  // `ranks` is not a multiple of RanksOfWeights, shard does not fit expert
+  // groups, or there are fewer layers than pipeline ranks: data ranks alone
+  // without sets, InvalidArgument with sets.
+  absl::StatusOr<Layout::Options> LayoutFor(int ranks) const;
   // The weights and the requested `states` of the optimizer, on `device`: all
-  // of them, or this rank's shards in a mesh of all ranks of `comm`. The device
-  // and this must outlive the store. Weights that are host-resident in the
-  // checkpoint's stage stay so. Collective.
+  // of them, or this rank's shards in a layout of all ranks of `comm`. The
+  // device and this must outlive the store. Weights that are host-resident in
+  // the checkpoint's stage stay so. Collective.
   absl::StatusOr<std::unique_ptr<ParamStore>> Load(
       Communicator& comm, Device& device, std::vector<StateSpec> states = {},
-      const Mesh& mesh = {}) const;
+      const Layout::Options& of_ranks = {}) const;
 
   absl::StatusOr<std::unique_ptr<Tokenizer>> MakeTokenizer() const;
 

@@ -12,14 +12,16 @@ absl::StatusOr<Together> LoadTogether(const SavedModel& saved,
   if (device != nullptr) {
     DELINK_ASSIGN_OR_RETURN(together.device, device(saved.recipe()));
   }
-  DELINK_ASSIGN_OR_RETURN(const Mesh mesh, saved.MeshFor(comm.size()));
-  const bool alone = mesh == Mesh{.data = comm.size()};
-  DELINK_ASSIGN_OR_RETURN(together.store, saved.Load(comm, *together.device, {},
-                                                     alone ? Mesh() : mesh));
+  DELINK_ASSIGN_OR_RETURN(const Layout::Options layout,
+                          saved.LayoutFor(comm.size()));
+  const bool alone = layout.mesh == Mesh{.data = comm.size()} &&
+                     (layout.zero == 0 || comm.size() == 1);
+  DELINK_ASSIGN_OR_RETURN(together.store,
+                          saved.Load(comm, *together.device, {},
+                                     alone ? Layout::Options() : layout));
   if (alone) return together;
-  DELINK_ASSIGN_OR_RETURN(
-      together.ranks,
-      ForwardRanks::Create(together.store->layout(), *together.device, comm));
+  DELINK_ASSIGN_OR_RETURN(together.ranks,
+                          ForwardRanks::Create(*together.store, comm));
   together.place = together.ranks->place();
   together.places = together.ranks->places();
   return together;

@@ -28,9 +28,18 @@ struct Together {
   // Ranks of one place work on the same sequences.
   int64_t place = 0, places = 1;
 
+  // Ranks that gather weights make the same number of passes: for work m =
+  // place, place + places, ... up to this, of which `count` and more is none.
+  int64_t EndOf(int64_t count) const {
+    return gathers() ? (count + places - 1) / places * places : count;
+  }
+  // Whether all of these ranks gather sharded weights together.
+  bool gathers() const {
+    return ranks != nullptr && ranks->gathers() != nullptr;
+  }
   // Whether this rank's results count.
   bool counts() const { return ranks == nullptr || ranks->counts(); }
-  // OK if it is OK on all of these ranks.
+  // OK if it is OK on all ranks of this place, or that gather weights together.
   absl::Status Agree(const absl::Status& status) const {
     return ranks == nullptr ? status : ranks->Agree(status);
   }
@@ -40,7 +49,7 @@ struct Together {
   }
 };
 
-// Loads on the mesh that SavedModel::MeshFor gives the ranks of `comm`.
+// Loads with the layout that SavedModel::LayoutFor gives the ranks of `comm`.
 // Collective.
 absl::StatusOr<Together> LoadTogether(const SavedModel& saved,
                                       const MakeDevice& device,

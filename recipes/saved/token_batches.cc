@@ -20,6 +20,18 @@ int64_t Inputs(const ChoiceTokens& sequence) {
   return static_cast<int64_t>(sequence.tokens.size()) - 1;
 }
 
+// Whether batch b, or the last one if there are fewer, has another shape than
+// the one before it at the same place.
+bool NeedsPass(const std::vector<TokenBatch>& batches, int64_t b,
+               int64_t places) {
+  if (b < places) return true;
+  const auto shape = [&](int64_t i) -> const BatchShape& {
+    return At(batches, std::min(i, std::ssize(batches) - 1)).shape;
+  };
+  const BatchShape &now = shape(b), &before = shape(b - places);
+  return now.micro_batch != before.micro_batch || now.seq != before.seq;
+}
+
 }  // namespace
 
 std::vector<TokenBatch> PlanTokenBatches(
@@ -72,22 +84,26 @@ absl::Status ScoreTokenBatches(SavedModel& saved, const Together& together,
   const std::vector<TokenBatch> batches =
       PlanTokenBatches(sequences, recipe.run.micro_batch * recipe.data.seq,
                        recipe.model->max_seq);
+  const auto count = static_cast<int64_t>(batches.size());
+  const int64_t places = together.places;
   std::unique_ptr<ForwardPass> pass;
-  BatchShape shape{.micro_batch = 0};
-  for (auto b = static_cast<size_t>(together.place); b < batches.size();
-       b += static_cast<size_t>(together.places)) {
-    const TokenBatch& batch = batches[b];
-    if (batch.shape.micro_batch != shape.micro_batch ||
-        batch.shape.seq != shape.seq) {
+  for (int64_t b = together.place; b < together.EndOf(count); b += places) {
+    const TokenBatch& batch = At(batches, std::min(b, count - 1));
+    bool anew = NeedsPass(batches, b, places);
+    for (int64_t p = 0; together.gathers() && p < places; ++p) {
+      anew = anew || NeedsPass(batches, b - together.place + p, places);
+    }
+    if (anew) {
       pass.reset();
-      shape = batch.shape;
-      auto made = ForwardPass::Create(
-          saved.model(), *together.store,
-          {.batch = shape, .by_sequence = true, .ranks = together.ranks.get()});
+      auto made = ForwardPass::Create(saved.model(), *together.store,
+                                      {.batch = batch.shape,
+                                       .by_sequence = true,
+                                       .ranks = together.ranks.get()});
       DELINK_RETURN_IF_ERROR(together.Agree(made.status()));
       pass = *std::move(made);
     }
-    score(batch, FillTokenBatch(sequences, batch), *pass);
+    score(batch, FillTokenBatch(sequences, batch), *pass,
+          together.counts() && b < count);
   }
   return together.status();
 }

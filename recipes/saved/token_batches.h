@@ -34,9 +34,11 @@ HostBatch FillTokenBatch(const std::vector<ChoiceTokens>& sequences,
 // Calls `score` for this rank's share of the batches, each with a pass of its
 // shape. A batch has at most as many tokens as a micro-batch of the
 // checkpoint's training. Ranks that share the weights have the same share of
-// batches; the results count on one of them (Together::counts).
-using ScoreBatch = std::function<void(
-    const TokenBatch& batch, const HostBatch& host, ForwardPass& pass)>;
+// batches; on one of them the results count. Ranks that gather weights together
+// have equally many batches: some have one again that does not count.
+using ScoreBatch =
+    std::function<void(const TokenBatch& batch, const HostBatch& host,
+                       ForwardPass& pass, bool counts)>;
 absl::Status ScoreTokenBatches(SavedModel& saved, const Together& together,
                                const std::vector<ChoiceTokens>& sequences,
                                const ScoreBatch& score);

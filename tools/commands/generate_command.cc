@@ -56,22 +56,25 @@ absl::StatusOr<Opened> Open(const Generate& command, const ModelList& models,
 
 // Loads the weights, which are sharded over all ranks.
 absl::Status Load(World& world, Opened& opened) {
-  DELINK_ASSIGN_OR_RETURN(const Mesh mesh, opened.saved->MeshFor(world.size()));
-  if (mesh.pipeline * mesh.PlacesOfVisit({Axis::kExpert}) < world.size()) {
+  DELINK_ASSIGN_OR_RETURN(const Layout::Options layout,
+                          opened.saved->LayoutFor(world.size()));
+  const Mesh& mesh = layout.mesh;
+  if (layout.zero == 0 &&
+      mesh.pipeline * mesh.PlacesOfVisit({Axis::kExpert}) < world.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "delink generate shards the weights over all ranks, but ", world.size(),
         " were started, which does not match the layout of the checkpoint's "
         "stage; start it with mpirun -np ",
         opened.saved->RanksOfWeights(),
         ", or change the layout, as in --set stage.",
-        opened.saved->run().stage_index, ".parallel={tensor=2}"));
+        opened.saved->run().stage_index, ".parallel={zero=3}"));
   }
   DELINK_ASSIGN_OR_RETURN(
-      opened.store, opened.saved->Load(world.comm(), *opened.device, {}, mesh));
+      opened.store,
+      opened.saved->Load(world.comm(), *opened.device, {}, layout));
   if (world.size() == 1) return absl::OkStatus();
-  DELINK_ASSIGN_OR_RETURN(
-      opened.ranks, ForwardRanks::Create(opened.store->layout(), *opened.device,
-                                         world.comm()));
+  DELINK_ASSIGN_OR_RETURN(opened.ranks,
+                          ForwardRanks::Create(*opened.store, world.comm()));
   return absl::OkStatus();
 }
 

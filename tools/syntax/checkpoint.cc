@@ -127,9 +127,9 @@ ArgumentSyntax WeightsOption(std::vector<std::string>& sets) {
   ArgumentSyntax option = SetOption(sets);
   option.help =
       "place the weights: on several ranks under mpirun by "
-      "stage.N.parallel.tensor=2, experts by stage.N.parallel.expert=2, in "
-      "host memory by stage.N.offload.weights=host (as in the checkpoint's "
-      "recipe)";
+      "stage.N.parallel.tensor=2 or stage.N.parallel.zero=3, experts by "
+      "stage.N.parallel.expert=2, in host memory by "
+      "stage.N.offload.weights=host (as in the checkpoint's recipe)";
   return option;
 }
 

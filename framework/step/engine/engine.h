@@ -194,8 +194,6 @@ class Engine {
                                      int64_t step);
   // Instructions that move planes of slabs (engine_planes.cc).
   std::unique_ptr<Pending> Arrive(const Pass& pass, int32_t index);
-  // Into the copy where the slab's weights are from now on.
-  std::unique_ptr<Pending> GatherInto(int slab, char* copy);
   std::unique_ptr<Pending> Evict(const Instruction& at);
   void ClearPadding(int slab, void* gradient, Stream& stream);
   void Redirect(int slab, PlaneSet planes, char* copy);

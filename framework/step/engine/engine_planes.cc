@@ -65,7 +65,10 @@ std::unique_ptr<Pending> Engine::Arrive(const Pass& pass, int32_t index) {
   char* const copy = static_cast<char*>(
       fetched_.at(memory_.FetchedOffset(static_cast<size_t>(copy_class)) +
                   number * At(memory_.fetched, copy_class).bytes));
-  if (GathersWeights(pass.program.shape, at)) return GatherInto(slab, copy);
+  if (GathersWeights(pass.program.shape, at)) {
+    env_.store->RedirectWhole(slab, Plane::kWeight, copy);
+    return gather_groups_->GatherWeights(slab, copy);
+  }
   Redirect(slab, planes, copy);
   Stream& stream = StreamOf(at.lane);
   if (at.op == Op::kTake) {
@@ -81,27 +84,6 @@ std::unique_ptr<Pending> Engine::Arrive(const Pass& pass, int32_t index) {
                               store.bytes(slab, plane));
   }
   return nullptr;
-}
-
-std::unique_ptr<Pending> Engine::GatherInto(int slab, char* copy) {
-  ParamStore& store = *env_.store;
-  const DType dtype = store.dtype(slab, Plane::kWeight);
-  const int64_t bytes = store.bytes(slab, Plane::kWeight);  // of this rank's
-  const PlacementRow& row = store.placement(slab);
-  StreamCommunicator& group = gather_groups_->OfGather(slab);
-  const void* const home = store.home(slab, Plane::kWeight);
-  const int64_t first = row.owner == kNoOwner ? group.rank() * bytes : 0;
-  if (row.weight.tier == Tier::kDevice) {
-    env_.device->Copy(*gather_stream_, copy + first, home, bytes);
-  } else {
-    env_.device->CopyFromHost(*gather_stream_, copy + first, home, bytes);
-  }
-  store.RedirectWhole(slab, Plane::kWeight, copy);
-  if (row.owner == kNoOwner) {
-    return group.AllGather(copy, bytes / SizeOf(dtype), dtype);
-  }
-  return group.Broadcast(copy, store.slab(slab).elements, dtype,
-                         gather_groups_->HolderInGather(slab));
 }
 
 std::unique_ptr<Pending> Engine::Evict(const Instruction& at) {

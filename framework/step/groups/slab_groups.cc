@@ -65,7 +65,7 @@ std::vector<std::vector<int>> GroupsOf(const Layout& layout,
 absl::StatusOr<std::unique_ptr<SlabGroups>> SlabGroups::Create(
     const ParamStore& store, Device& device, Stream& stream,
     Communicator& world, const Options& options) {
-  std::unique_ptr<SlabGroups> groups(new SlabGroups(store));
+  std::unique_ptr<SlabGroups> groups(new SlabGroups(store, device, stream));
   std::vector<std::vector<int>> parts;
   for (std::vector<int>& ranks : GroupsOf(store.layout(), options)) {
     if (static_cast<int>(ranks.size()) == world.size()) {
@@ -121,6 +121,25 @@ int SlabGroups::OwnerInReplicas(int slab) const {
       store_.layout().ReplicaGroup(LocalOf(slab), store_.rank());
   const auto at = std::ranges::find(ranks, store_.placement(slab).owner);
   return static_cast<int>(at - ranks.begin());
+}
+
+std::unique_ptr<Pending> SlabGroups::GatherWeights(int slab, char* copy) const {
+  const DType dtype = store_.dtype(slab, Plane::kWeight);
+  const int64_t bytes = store_.bytes(slab, Plane::kWeight);  // of this rank's
+  const PlacementRow& row = store_.placement(slab);
+  StreamCommunicator& group = OfGather(slab);
+  const void* const home = store_.home(slab, Plane::kWeight);
+  const int64_t first = row.owner == kNoOwner ? group.rank() * bytes : 0;
+  if (row.weight.tier == Tier::kDevice) {
+    device_.Copy(stream_, copy + first, home, bytes);
+  } else {
+    device_.CopyFromHost(stream_, copy + first, home, bytes);
+  }
+  if (row.owner == kNoOwner) {
+    return group.AllGather(copy, bytes / SizeOf(dtype), dtype);
+  }
+  return group.Broadcast(copy, store_.slab(slab).elements, dtype,
+                         HolderInGather(slab));
 }
 
 StreamCommunicator& SlabGroups::OfMicroBatch(int slab) const {

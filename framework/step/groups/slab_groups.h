@@ -49,17 +49,23 @@ class SlabGroups {
   // weights. In OfReplicas: the owner's, if the owner is among them.
   int HolderInGather(int slab) const;
   int OwnerInReplicas(int slab) const;
+  // Gathers the slab's weights, sharded, from their homes into `copy`, of
+  // whole_bytes.
+  std::unique_ptr<Pending> GatherWeights(int slab, char* copy) const;
   // The place in the slab's group of this rank, or of a rank of the world that
   // is in the group.
   int Place(int slab) const { return PlaceOf(slab, store_.rank()); }
   int PlaceOf(int slab, int rank) const;
 
  private:
-  explicit SlabGroups(const ParamStore& store) : store_(store) {}
+  SlabGroups(const ParamStore& store, Device& device, Stream& stream)
+      : store_(store), device_(device), stream_(stream) {}
   StreamCommunicator& OfRanks(const std::vector<int>& ranks) const;
   int LocalOf(int slab) const;
 
   const ParamStore& store_;
+  Device& device_;
+  Stream& stream_;
   // Of the groups that this rank is in, except the world.
   std::vector<std::unique_ptr<Communicator>> split_;
   std::map<std::vector<int>, std::unique_ptr<StreamCommunicator>> by_ranks_;

@@ -38,10 +38,14 @@ constexpr char kQuestions[] =
     "{\"question\": \"the slab of a\", \"options\": [\"layer\", \"weights\"], "
     "\"answer\": 1}\n"
     "{\"question\": \"\", \"options\": [\"the slab\", \"x\"], \"answer\": 1}\n";
+// Three batches of one length and one of another: over two places, one place
+// changes its passes where the other does not.
 constexpr char kPairs[] =
     "{\"context\": \"the slab of a\", \"continuation\": \" layer\"}\n"
-    "{\"text\": \"the slab of a layer holds its weights and moves. the "
-    "slab\"}\n";
+    "{\"context\": \"a\", \"continuation\": \" slab\"}\n"
+    "{\"text\": \"the slab of a layer holds its weights and moves. the slab of "
+    "a layer holds its weights and moves. and the next layer its own, which "
+    "moves too.\"}\n";
 
 // Notes what is taken of it for weights.
 class WeightsDevice final : public CountingDevice {
@@ -150,13 +154,13 @@ class ForwardRanksTest : public ::testing::TestWithParam<const char*> {
       DELINK_ASSIGN_OR_RETURN(
           const auto saved, SavedModel::Open(comm, runs_.Folder("run"), models,
                                              DType::kF32, sets));
-      DELINK_ASSIGN_OR_RETURN(const Mesh mesh, saved->MeshFor(ranks));
+      DELINK_ASSIGN_OR_RETURN(const Layout::Options layout,
+                              saved->LayoutFor(ranks));
       const std::unique_ptr<Device> device = NewCpuDevice();
       DELINK_ASSIGN_OR_RETURN(const auto store,
-                              saved->Load(comm, *device, {}, mesh));
-      DELINK_ASSIGN_OR_RETURN(
-          const auto together,
-          ForwardRanks::Create(store->layout(), *device, comm));
+                              saved->Load(comm, *device, {}, layout));
+      DELINK_ASSIGN_OR_RETURN(const auto together,
+                              ForwardRanks::Create(*store, comm));
       Generator generator(saved->model(), *store,
                           {.positions = saved->recipe().model->max_seq,
                            .ranks = ranks > 1 ? together.get() : nullptr});
@@ -202,7 +206,10 @@ const ExpertLayout kExpertLayouts[] = {{2, "expert=2"},
                                        {2, "tensor=2,expert=2"},
                                        {4, "tensor=2,expert=4"},
                                        {4, "tensor=4,expert=2"},
-                                       {8, "tensor=2,pipeline=2,expert=4"}};
+                                       {8, "tensor=2,pipeline=2,expert=4"},
+                                       {3, "zero=3"},
+                                       {4, "expert=2,zero=3"},
+                                       {4, "tensor=2,expert=2,zero=3,shard=1"}};
 
 TEST_P(ForwardExpertsTest, HaveTheLossTheScoresAndTheWordsOfOneProcess) {
   const double loss = LossOn(1, {});
@@ -246,19 +253,25 @@ TEST_P(ForwardExpertsTest, StreamWhatIsAtHomeOnTheHost) {
 }
 
 // As the checkpoint's stage has them, if so many ranks or a multiple were
-// started; else each has all weights.
+// started; else each has all weights, as with ZeRO-2.
 TEST_P(ForwardExpertsTest, AreArrangedAsInTraining) {
   const double loss = LossOn(1, {});
   const int64_t all = ScoresOn(1, {}).most_bytes / 2;  // loaded twice
-  // Nearly the same weights, in a checkpoint of that layout.
-  runs_.Go({.ranks = 4,
-            .sets = Layout("data=4,expert=4"),
-            .out = "four",
-            .until_step = kStep});
-  for (const int ranks : {2, 4}) {
+  // Nearly the same weights, in checkpoints of these layouts.
+  const std::string four[] = {"data=4,expert=4", "data=4,zero=3,shard=4",
+                              "data=4,zero=2"};
+  for (int i = 0; i < 6; ++i) {
+    const std::string& keys = four[i / 2];
+    const int ranks = i % 2 == 0 ? 2 : 4;
+    SCOPED_TRACE(absl::StrCat(ranks, " ranks of ", keys));
+    if (ranks == 2) {
+      runs_.Go(
+          {.ranks = 4, .sets = Layout(keys), .out = keys, .until_step = kStep});
+    }
+    const bool shards = ranks == 4 && keys != "data=4,zero=2";
     const absl::Status status = RunRanks(ranks, [&](Communicator& comm) {
       EvaluateOptions options = Options({});
-      options.checkpoint = runs_.Folder("four");
+      options.checkpoint = runs_.Folder(keys);
       int64_t bytes = 0;
       options.device =
           [&](const Recipe&) -> absl::StatusOr<std::unique_ptr<Device>> {
@@ -267,7 +280,7 @@ TEST_P(ForwardExpertsTest, AreArrangedAsInTraining) {
       DELINK_ASSIGN_OR_RETURN(const Evaluation result,
                               Evaluate(options, BuiltInModels(), comm));
       EXPECT_NEAR(result.loss, loss, 1e-3);
-      EXPECT_EQ(bytes < all, ranks == 4) << bytes << " of " << all;
+      EXPECT_EQ(bytes < all, shards) << bytes << " of " << all;
       return absl::OkStatus();
     });
     EXPECT_TRUE(status.ok()) << status;
@@ -286,23 +299,26 @@ TEST_P(ForwardExpertsTest, EndTogether) {
       return CountingDevice::Allocate(bytes, what);
     }
   };
-  const absl::Status status = RunRanks(4, [&](Communicator& comm) {
-    const auto device =
-        [&](const Recipe&) -> absl::StatusOr<std::unique_ptr<Device>> {
-      if (comm.rank() == 3) return std::make_unique<NoRoom>();
-      return NewCpuDevice();
-    };
-    const absl::Status mine =
-        EvaluateChoices({.checkpoint = runs_.Folder("run"),
-                         .sets = Layout("expert=4"),
-                         .choices = runs_.Folder("questions.jsonl"),
-                         .device = device},
-                        BuiltInModels(), comm)
-            .status();
-    EXPECT_THAT(std::string(mine.message()), HasSubstr("no room for"));
-    return mine;
-  });
-  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  for (const std::string keys : {"expert=4", "zero=3"}) {
+    SCOPED_TRACE(keys);
+    const absl::Status status = RunRanks(4, [&](Communicator& comm) {
+      const auto device =
+          [&](const Recipe&) -> absl::StatusOr<std::unique_ptr<Device>> {
+        if (comm.rank() == 3) return std::make_unique<NoRoom>();
+        return NewCpuDevice();
+      };
+      const absl::Status mine =
+          EvaluateChoices({.checkpoint = runs_.Folder("run"),
+                           .sets = Layout(keys),
+                           .choices = runs_.Folder("questions.jsonl"),
+                           .device = device},
+                          BuiltInModels(), comm)
+              .status();
+      EXPECT_THAT(std::string(mine.message()), HasSubstr("no room for"));
+      return mine;
+    });
+    EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  }
 }
 
 TEST_P(ForwardExpertsTest, SayWhatWouldFit) {
@@ -316,6 +332,12 @@ TEST_P(ForwardExpertsTest, SayWhatWouldFit) {
             "stage[1].parallel: tensor 1 x pipeline 1 with expert 4 is 4 ranks "
             "or a multiple, but 2 were started; start it with mpirun -np 4"},
            {2, "tensor=2,pipeline=2,expert=4", "start it with mpirun -np 8"},
+           {2, "zero=3,shard=4",
+            "tensor 1 x pipeline 1 with shard 4 is 4 ranks or a multiple, but "
+            "2 were started; start it with mpirun -np 4"},
+           {12, "tensor=2,expert=4,zero=3,shard=3",
+            "stage[1].parallel.shard: 3 x tensor 2 neither divides expert 4 "
+            "nor is a multiple of it; use shard 2"},
            {1, "expert=0",
             "parallel.expert is a whole number of at least 1 and at most "
             "1048576, not the integer 0"},
@@ -335,11 +357,15 @@ TEST_P(ForwardRanksTest, HaveTheLossAndTheWordsOfOneProcess) {
        std::vector<std::pair<int, Sets>>{{3, {"pipeline=3"}},
                                          {2, {"tensor=2"}},
                                          {4, {"tensor=4"}},
-                                         {4, {"tensor=2", "pipeline=2"}}}) {
+                                         {4, {"tensor=2", "pipeline=2"}},
+                                         {3, {"zero=3"}},
+                                         {4, {"shard=2", "zero=3"}},
+                                         {4, {"zero=3", "pipeline=2"}},
+                                         {4, {"tensor=2", "zero=3"}}}) {
     Sets sets;
     for (const std::string& set : layout) sets.push_back(stage + set);
-    SCOPED_TRACE(sets.front());
-    const bool same = layout.front() == "pipeline=3";
+    SCOPED_TRACE(absl::StrCat(sets.front(), " and ", sets.back()));
+    const bool same = !layout.front().starts_with("tensor");
     EXPECT_NEAR(LossOn(ranks, sets), loss, same ? 0 : 1e-6);
     EXPECT_EQ(TokensOn(ranks, sets), tokens);
     // Each half of the ranks has some of the sequences.
@@ -354,18 +380,25 @@ TEST_P(ForwardRanksTest, ScoreWhatOneProcessScoresWithAPartOfTheWeightsEach) {
   ASSERT_GT(one.scores.size(), 50u);
   EXPECT_EQ(ScoresOn(2, {}).scores, one.scores);
   const std::string layout = "stage.1.parallel=";
-  for (const auto& [ranks, sets] : std::vector<std::pair<int, Sets>>{
-           {3, {layout + "{pipeline=3}"}},
-           {2, {layout + "{tensor=2}"}},
-           {4, {layout + "{tensor=2,pipeline=2}"}},
-           {4, {"stage.1.parallel.tensor=2"}}}) {
+  for (const auto& [ranks, sets, part] :
+       std::vector<std::tuple<int, Sets, double>>{
+           {3, {layout + "{pipeline=3}"}, 0.8},
+           {2, {layout + "{tensor=2}"}, 0.8},
+           {4, {layout + "{tensor=2,pipeline=2}"}, 0.8},
+           {4, {"stage.1.parallel.tensor=2"}, 0.8},
+           {2, {layout + "{zero=3}"}, 0.6},
+           {4, {layout + "{zero=3,shard=2}"}, 0.6},
+           {6, {layout + "{zero=3}"}, 0.3},
+           {4, {layout + "{zero=3,pipeline=2}"}, 0.4},
+           {4, {layout + "{zero=3,tensor=2}"}, 0.4}}) {
     SCOPED_TRACE(sets.front());
+    const bool same = sets.front().find("tensor") == std::string::npos;
     const Scored found = ScoresOn(ranks, sets);
     ASSERT_EQ(found.scores.size(), one.scores.size());
     for (size_t i = 0; i < one.scores.size(); ++i) {
-      EXPECT_NEAR(found.scores[i], one.scores[i], 1e-4) << i;
+      EXPECT_NEAR(found.scores[i], one.scores[i], same ? 0 : 1e-4) << i;
     }
-    EXPECT_LT(found.most_bytes, 0.8 * static_cast<double>(one.most_bytes));
+    EXPECT_LT(found.most_bytes, part * static_cast<double>(one.most_bytes));
   }
 }
 
@@ -376,6 +409,7 @@ TEST_P(ForwardRanksTest, StreamWhatIsAtHomeOnTheHost) {
            {1, {}},
            {2, {}},
            {3, {stage + "parallel={pipeline=3}"}},
+           {3, {stage + "parallel={zero=3}"}},
            {4, {stage + "parallel={tensor=2,pipeline=2}"}}}) {
     const double loss = LossOn(ranks, layout);
     const Scored scored = ScoresOn(ranks, layout);
@@ -463,9 +497,19 @@ TEST_P(ForwardRanksTest, OnlyTheCheckpointsStageIsArranged) {
             "stage[1].offload.rows[0].match: 'blocks/9/*' matches no "
             "parameter; an example of a name is embed/token/weight"},
            {sets + "zero=1",
-            "only tensor, pipeline and expert divide a checkpoint's weights "
-            "among ranks; leave zero out"},
-           {"stage.1.parallel={tensor=2,context=2}", "leave context out"},
+            "zero = 1 keeps whole weights on each rank; use zero = 3, or leave "
+            "zero out"},
+           {"stage.1.parallel={zero=2}", "zero = 2 keeps whole weights"},
+           {sets + "zero=4", "parallel.zero is 0 or 3, not the integer 4"},
+           {sets + "zero=true", "parallel.zero is 0 or 3, not"},
+           {"stage.1.parallel={shard=2}",
+            "shard = 2, but zero = 0 keeps whole weights; use zero = 3, or "
+            "shard = 0"},
+           {sets + "shard=-1",
+            "parallel.shard is a whole number of at least 0"},
+           {"stage.1.parallel={tensor=2,context=2}",
+            "only tensor, pipeline, expert, zero = 3 and shard divide a "
+            "checkpoint's weights among ranks; leave context out"},
            {sets + "tensor=0",
             "parallel.tensor is a whole number of at least 1 and at most "
             "1048576, not the integer 0"},
@@ -517,7 +561,8 @@ TEST_P(ForwardRanksTest, ThatDoNotMultiplyOut) {
               HasSubstr("--set data.seq=8: of a checkpoint's recipe only the "
                         "placement of weights can be set: "
                         "stage.1.parallel.tensor, stage.1.parallel.pipeline, "
-                        "stage.1.parallel.expert and stage.1.offload"));
+                        "stage.1.parallel.expert, stage.1.parallel.zero, "
+                        "stage.1.parallel.shard and stage.1.offload"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@
 namespace delink::homes_of_weights_test {
 namespace {
 
-class HomesOfWeightsTest : public ::testing::TestWithParam<Mesh> {
+class HomesOfWeightsTest : public ::testing::TestWithParam<Layout::Options> {
  protected:
   HomesOfWeightsTest() {
     LlamaConfig c;
@@ -29,7 +29,7 @@ class HomesOfWeightsTest : public ::testing::TestWithParam<Mesh> {
   }
   Layout LayoutOf(const OffloadRules& rules) {
     const Layout layout =
-        Layout::Create(registry_, model_->blocks(), {}, {.mesh = GetParam()});
+        Layout::Create(registry_, model_->blocks(), {}, GetParam());
     return *WithHomesOfWeights(layout, rules, DType::kF32);
   }
   // Of the rank that has most.
@@ -55,9 +55,14 @@ class HomesOfWeightsTest : public ::testing::TestWithParam<Mesh> {
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;
 };
-INSTANTIATE_TEST_SUITE_P(Meshes, HomesOfWeightsTest,
-                         ::testing::Values(Mesh{},
-                                           Mesh{.tensor = 2, .pipeline = 2}));
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, HomesOfWeightsTest,
+    ::testing::Values(Layout::Options{},
+                      Layout::Options{.mesh = {.tensor = 2, .pipeline = 2}},
+                      Layout::Options{.mesh = {.data = 2}, .zero = 3},
+                      Layout::Options{.mesh = {.tensor = 2, .data = 4},
+                                      .zero = 3,
+                                      .shard = 2}));
 
 TEST_P(HomesOfWeightsTest, TakeAtMostHalfOfTheBudget) {
   const int64_t all = DeviceBytes(LayoutOf({}));

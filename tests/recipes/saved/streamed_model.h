@@ -32,9 +32,10 @@ class StreamedModel {
   static constexpr int64_t kLayers = 5, kVocab = 61, kPositions = 16;
 
   // The device outlives it. ResourceExhausted: it has too little for the
-  // weights.
+  // weights. The ranks of `world` shard them.
   static absl::StatusOr<std::unique_ptr<StreamedModel>> Create(
-      Device& device, const StreamedOptions& options) {
+      Device& device, const StreamedOptions& options,
+      Communicator* world = nullptr) {
     std::unique_ptr<StreamedModel> made(new StreamedModel);
     const Scope scope(made->registry_);
     made->model_ = options.llama ? BuildLlama(scope, Of<LlamaConfig>(options))
@@ -42,18 +43,24 @@ class StreamedModel {
     const int blocks = made->model_->blocks();
     const SharingMap sharing = *ResolveSharing(*ParseShareSpec(options.share),
                                                made->registry_, blocks);
-    Layout layout = Layout::Create(made->registry_, blocks, sharing, {});
+    Layout layout = Layout::Create(
+        made->registry_, blocks, sharing,
+        {.mesh = {.data = world == nullptr ? 1 : world->size()}, .zero = 3});
     layout = layout.WithTiers(PlaceSlabs(layout, options.homes));
     DELINK_ASSIGN_OR_RETURN(
         made->store_,
         ParamStore::Create(
-            device, std::move(layout), 0,
+            device, std::move(layout), world == nullptr ? 0 : world->rank(),
             {.gradients = false, .states = {}, .master = MasterForm::kNone}));
     made->store_->InitWeights(1);
+    if (world == nullptr) return made;
+    DELINK_ASSIGN_OR_RETURN(made->ranks_,
+                            ForwardRanks::Create(*made->store_, *world));
     return made;
   }
   ParamStore& store() { return *store_; }
   Sequential& model() { return *model_; }
+  ForwardRanks* ranks() { return ranks_.get(); }
 
   // Losses of two batches, of all and by sequence; scores of some targets;
   // logits of so many tokens, by default of more than there are positions.
@@ -65,7 +72,8 @@ class StreamedModel {
   }
   std::vector<double> Losses() {
     std::vector<double> all;
-    const auto pass = *ForwardPass::Create(*model_, *store_, {.batch = kShape});
+    const auto pass = *ForwardPass::Create(*model_, *store_,
+                                           {.batch = kShape, .ranks = ranks()});
     for (const int first : {1, 7}) {
       all.push_back(pass->Loss(Batch(first, kVocab)).loss_sum);
     }
@@ -74,7 +82,8 @@ class StreamedModel {
   std::vector<double> Scores() {
     std::vector<double> all;
     const auto pass = *ForwardPass::Create(
-        *model_, *store_, {.batch = kShape, .by_sequence = true});
+        *model_, *store_,
+        {.batch = kShape, .by_sequence = true, .ranks = ranks()});
     // Of a batch without targets nobody needs the last layer.
     for (const int targets : {5, 0, 3}) {
       const HostBatch batch = Batch(2, targets);
@@ -89,7 +98,8 @@ class StreamedModel {
   }
   std::vector<double> Generated(int tokens) {
     std::vector<double> all;
-    Generator generator(*model_, *store_, {.seed = 3, .positions = kPositions});
+    Generator generator(*model_, *store_,
+                        {.seed = 3, .positions = kPositions, .ranks = ranks()});
     generator.Prompt(std::vector<int32_t>{5, 17, 2});
     for (int i = 0; i < tokens; ++i) {
       const std::vector<double>& logits = generator.Logits();
@@ -132,6 +142,7 @@ class StreamedModel {
   ParamRegistry registry_;
   std::unique_ptr<Sequential> model_;
   std::unique_ptr<ParamStore> store_;
+  std::unique_ptr<ForwardRanks> ranks_;
 };
 
 // Where the weights of a slab may be, a word each.

@@ -1,17 +1,23 @@
-// Weights at home on the host: passes forward read copies of them alone, of
-// which the device has as many as are planned, and have the bits of those with
-// all on the device.
+// Weights that are host-resident or sharded: passes forward read copies of them
+// alone, of which the device has as many as are planned, and have the bits of
+// those with all on the device.
 #include "offload/inference/streamed_weights.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <map>
 #include <string>
+#include <thread>
 #include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status_macros.h"
+#include "framework/comm/thread_communicator.h"
 #include "tests/framework/module/counting_device.h"
 #include "tests/recipes/saved/streamed_model.h"
 
@@ -24,7 +30,7 @@ class TurningDevice final : public CountingDevice {
  public:
   MemoryLedger ledger;
   std::vector<std::pair<const char*, int64_t>> homes;  // and bytes
-  int64_t brought = 0;                                 // of them, in bytes
+  std::atomic<int64_t> brought = 0;                    // of them, in bytes
 
   absl::StatusOr<void*> Allocate(int64_t bytes,
                                  std::string_view what) override {
@@ -64,6 +70,10 @@ bool IsOnHost(const ParamStore& store, int slab) {
   return store.placement(slab).weight.tier == Tier::kHost;
 }
 
+bool IsCopied(const ParamStore& store, int slab) {
+  return IsOnHost(store, slab) || store.placement(slab).weight.sharded;
+}
+
 // At home the weights are others: who reads them there gets nonsense.
 void TurnHomes(ParamStore& store, TurningDevice& device) {
   for (size_t s = 0; s < store.slabs().size(); ++s) {
@@ -83,12 +93,28 @@ int64_t PlannedBytes(const ParamStore& store) {
   int64_t bytes = 0;
   for (size_t s = 0; s < store.slabs().size(); ++s) {
     const auto slab = static_cast<int>(s);
-    if (!IsOnHost(store, slab) || ++slabs[store.slab(slab).elements] > 2) {
+    if (!IsCopied(store, slab) || ++slabs[store.slab(slab).elements] > 2) {
       continue;
     }
-    bytes += AlignUp(store.bytes(slab, Plane::kWeight));
+    bytes += AlignUp(store.whole_bytes(slab, Plane::kWeight));
   }
   return bytes;
+}
+
+void ExpectAll(StreamedModel& model, TurningDevice& device,
+               const std::vector<double>& expected) {
+  const ParamStore& store = model.store();
+  TurnHomes(model.store(), device);
+  EXPECT_EQ(model.All(), expected);
+  // Once more: nothing of the first time is left.
+  EXPECT_EQ(model.All(), expected);
+  EXPECT_EQ(MostOf(device.ledger, "weights"), store.bytes(Plane::kWeight));
+  EXPECT_EQ(MostOf(device.ledger, "fetched planes"), PlannedBytes(store));
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const auto slab = static_cast<int>(s);
+    EXPECT_EQ(store.now(slab, Plane::kWeight),
+              store.home(slab, Plane::kWeight));
+  }
 }
 
 class StreamedWeightsTest
@@ -108,19 +134,16 @@ TEST_P(StreamedWeightsTest, HaveTheBitsOfThoseOnTheDevice) {
   const std::vector<double> resident =
       (*StreamedModel::Create(plain, options))->All();
   options.homes = HomesOf(homes);
-  const auto streamed = *StreamedModel::Create(device, options);
-  const ParamStore& store = streamed->store();
-  TurnHomes(streamed->store(), device);
-  EXPECT_EQ(streamed->All(), resident);
-  // Once more: nothing of the first time is left.
-  EXPECT_EQ(streamed->All(), resident);
-  EXPECT_EQ(MostOf(device.ledger, "weights"), store.bytes(Plane::kWeight));
-  EXPECT_EQ(MostOf(device.ledger, "fetched planes"), PlannedBytes(store));
-  for (size_t s = 0; s < store.slabs().size(); ++s) {
-    const auto slab = static_cast<int>(s);
-    EXPECT_EQ(store.now(slab, Plane::kWeight),
-              store.home(slab, Plane::kWeight));
-  }
+  ExpectAll(**StreamedModel::Create(device, options), device, resident);
+  const absl::Status status = RunRanks(3, [&](Communicator& world) {
+    TurningDevice of_rank;
+    DELINK_ASSIGN_OR_RETURN(const auto sharded,
+                            StreamedModel::Create(of_rank, options, &world));
+    ExpectAll(*sharded, of_rank, resident);
+    EXPECT_TRUE(sharded->ranks()->status().ok());
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 int64_t WeightsIn(const MemoryLedger& ledger) {
@@ -157,23 +180,38 @@ TEST(StreamedWeights, WhatStaysIsBroughtOnce) {
   EXPECT_LE(other.brought, 2 * of_blocks + of_blocks * 2 / 5);
 }
 
-// Of two copies one is at work, and the other comes.
+// Of two copies one is at work, and the other comes; a gather beside the work.
 TEST(StreamedWeights, TheNextLayersComeBeforeTheirTurn) {
-  TurningDevice device;
-  const auto model =
-      *StreamedModel::Create(device, {.homes = HomesOf("blocks")});
-  ParamStore& store = model->store();
-  TurnHomes(store, device);
-  const int64_t block = store.bytes(Plane::kWeight, Tier::kHost) / 5;
-  const auto stream = device.NewStream("compute");
-  const auto weights = *StreamedWeights::Create(store);
-  // Embedding, five blocks, head; and on.
-  const std::vector<int64_t> brought = {2, 2, 3, 4, 5, 6, 7, 7, 7, 8, 9};
-  for (size_t turn = 0; turn < brought.size(); ++turn) {
-    for (int call = 0; call < 2; ++call) {
-      weights->Bring(turn % 7, *stream);
-      EXPECT_EQ(device.brought, brought[turn] * block) << turn;
-    }
+  for (const int ranks : {1, 3}) {
+    const absl::Status status = RunRanks(ranks, [&](Communicator& world) {
+      TurningDevice device;
+      DELINK_ASSIGN_OR_RETURN(
+          const auto model,
+          StreamedModel::Create(device, {.homes = HomesOf("blocks")}, &world));
+      ParamStore& store = model->store();
+      TurnHomes(store, device);
+      const int64_t block = store.bytes(Plane::kWeight, Tier::kHost) / 5;
+      const auto stream = device.NewStream("compute");
+      const auto weights =
+          *StreamedWeights::Create(store, model->ranks()->gathers());
+      // Embedding, five blocks, head; and on.
+      const std::vector<int64_t> brought = {2, 2, 3, 4, 5, 6, 7, 7, 7, 8, 9};
+      for (size_t turn = 0; turn < brought.size(); ++turn) {
+        for (int call = 0; call < 2; ++call) {
+          weights->Bring(turn % 7, *stream);
+          const int64_t bytes = brought[turn] * block;
+          for (int i = 0; ranks > 1 && device.brought < bytes && i < 5000;
+               ++i) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          }
+          if (device.brought == bytes) continue;
+          return absl::InternalError(
+              absl::StrCat("turn ", turn, ": ", device.brought.load()));
+        }
+      }
+      return absl::OkStatus();
+    });
+    EXPECT_TRUE(status.ok()) << status;
   }
 }
 
