@@ -32,8 +32,7 @@ int64_t ShardOf(const ParallelConfig& parallel) {
 // same experts.
 bool ShardFits(const ParallelConfig& parallel) {
   const int64_t ranks = ShardOf(parallel) * parallel.tensor;
-  return ranks % parallel.expert == 0 ||
-         (ranks > 0 && parallel.expert % ranks == 0);
+  return ranks <= parallel.expert || ranks % parallel.expert == 0;
 }
 
 absl::Status CheckForm(const std::string& path) {

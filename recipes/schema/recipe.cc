@@ -55,28 +55,33 @@ absl::Status CheckExpert(const Recipe& recipe, size_t i,
                       })));
 }
 
-// Ranks that have the weights together have equally many of each group with the
-// same experts.
+// Parts of the data ranks that have the weights have equally many ranks of each
+// group with the same experts, or at most one.
 absl::Status CheckShard(const Recipe& recipe, size_t i,
                         const ParallelConfig& parallel) {
   const int64_t shard = parallel.shard;
-  const int64_t experts = std::max<int64_t>(
-      1, parallel.expert / (parallel.tensor * parallel.context));
   const auto fits = [&](int64_t n) {
-    return parallel.data % n == 0 && (n % experts == 0 || experts % n == 0);
+    const int64_t ranks = n * parallel.tensor * parallel.context;
+    return n == 0 || (parallel.data % n == 0 && (ranks <= parallel.expert ||
+                                                 ranks % parallel.expert == 0));
   };
-  if (shard == 0 || fits(shard)) return absl::OkStatus();
+  if (fits(shard)) return absl::OkStatus();
+  // All of them fit.
+  int64_t below = std::min(shard, parallel.data), above = shard + 1;
+  while (!fits(below)) --below;
+  while (above < parallel.data && !fits(above)) ++above;
   const std::string key = absl::StrFormat("stage[%d].parallel.shard", i);
   return ErrorAt(
       recipe, key, key,
       absl::StrFormat(
           "%d does not divide the %d data ranks%s; use shard %s", shard,
           parallel.data,
-          experts > 1 ? absl::StrFormat(" into parts that fit expert groups of "
-                                        "%d of them",
-                                        experts)
-                      : "",
-          Nearest(shard, parallel.data, fits)));
+          parallel.expert > 1
+              ? absl::StrFormat(" into parts of which each has as "
+                                "many of the %d expert ranks",
+                                parallel.expert)
+              : "",
+          above > parallel.data ? absl::StrCat(below) : Either(below, above)));
 }
 
 absl::Status FitStage(const Recipe& recipe, size_t i, int64_t world_size,
