@@ -10,7 +10,9 @@ absl::StatusOr<Together> LoadTogether(const SavedModel& saved,
   Together together{
       .device = NewCpuDevice(), .place = comm.rank(), .places = comm.size()};
   if (device != nullptr) {
-    DELINK_ASSIGN_OR_RETURN(together.device, device(saved.recipe()));
+    absl::StatusOr<std::unique_ptr<Device>> made = device(saved.recipe());
+    DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, made.status()));
+    together.device = *std::move(made);
   }
   DELINK_ASSIGN_OR_RETURN(const Layout::Options layout,
                           saved.LayoutFor(comm.size()));

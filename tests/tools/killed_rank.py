@@ -113,7 +113,8 @@ def stopped_in_an_exchange(train, folder, output, what):
     assert len(lines) == 1, told
     assert re.search(r"error: rank 2 gives no sign of life, stopped or cut off: it was in step \d+, .*; the others "
                      r"waited \S+ s \(run\.watchdog\); rank 0 was in step \d+, waiting for "
-                     + re.escape(awaited) + "; go on from the last checkpoint", lines[0]), (awaited, lines)
+                     + re.escape(awaited) + r"(?: \(network lane: .*\))?; go on from the last checkpoint",
+                     lines[0]), (awaited, lines)
     assert process.mpirun.returncode != 0
     print(f"stopped where the others waited for {awaited}: ended {took:.1f} s later\n  {lines[0]}")
 

@@ -2,10 +2,10 @@
 """Speed of two processes in several layouts, compared with two data ranks.
 
   tools/bench/layouts.py --data CORPUS/train [--delink PROGRAM] [--rounds N]
-                         [--only NAME ...]
+                         [--recipe RECIPE] [--set KEY=VALUE ...] [--only NAME ...]
 
-Trains recipes/gpt_10m.toml with 8 sequences of 256 tokens a step in
-micro-batches of one, one core a process. Prints tokens a second of the real
+Trains a recipe of two stages (default: recipes/gpt_10m.toml) with 8 sequences a
+step in micro-batches of one, one core a process. Prints tokens a second of the real
 stage: the median of a run's steps after the first five, then the median (least
 - most) over rounds. A pipeline can reach the data ranks' speed times (1 -
 bubble), with the bubble that `delink plan` predicts; the last column is the
@@ -22,6 +22,8 @@ RECIPE = os.path.join(os.path.dirname(os.path.abspath(__file__)),
                       "../../recipes/gpt_10m.toml")
 LAYOUTS = {
     "data 2": "{ data = 2 }",
+    "data 2, zero 1": "{ data = 2, zero = 1 }",
+    "data 2, zero 3": "{ data = 2, zero = 3 }",
     "1f1b": "{ pipeline = 2 }",
     "interleaved": '{ pipeline = 2, schedule = "interleaved" }',
     "zero-bubble": '{ pipeline = 2, schedule = "zero-bubble" }',
@@ -39,15 +41,15 @@ def settings(options, layout):
            "schedule.steps": options.steps, "schedule.warmup": 2,
            "stage.0.until.fraction": 0.1, "stage.0.parallel": layout,
            "stage.1.parallel": layout}
-  return [word for key, value in words.items()
-          for word in ("--set", f"{key}={value}")]
+  pairs = [f"{key}={value}" for key, value in words.items()] + options.set
+  return [word for pair in pairs for word in ("--set", pair)]
 
 
 def planned_bubble(options, layout):
   if "pipeline" not in layout:
     return 0.0
   done = subprocess.run(
-      [options.delink, "plan", RECIPE, "--json", *settings(options, layout)],
+      [options.delink, "plan", options.recipe, "--json", *settings(options, layout)],
       check=True, text=True, stdout=subprocess.PIPE)
   return json.loads(done.stdout)["stages"][1]["pipeline"]["bubble"]
 
@@ -56,7 +58,7 @@ def train(options, layout):
   """Tokens a second, and the bubble that was measured."""
   with tempfile.TemporaryDirectory() as folder:
     subprocess.run(
-        [*MPIRUN, options.delink, "train", RECIPE, "--out", folder + "/run",
+        [*MPIRUN, options.delink, "train", options.recipe, "--out", folder + "/run",
          *settings(options, layout)], check=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     with open(folder + "/run/metrics.jsonl", encoding="utf-8") as file:
@@ -73,6 +75,9 @@ def main():
   parser.add_argument("--data", required=True,
                       help="the train folder of a corpus")
   parser.add_argument("--delink", default="build/release/tools/delink")
+  parser.add_argument("--recipe", default=RECIPE)
+  parser.add_argument("--set", action="append", default=[],
+                      help="a key of the recipe; may be repeated")
   parser.add_argument("--rounds", type=int, default=5,
                       help="number of rounds (5)")
   parser.add_argument("--steps", type=int, default=20,

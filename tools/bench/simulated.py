@@ -14,7 +14,8 @@ exchanges between ranks a set latency and bandwidth (docs/benchmarks.md). `delin
 first run how long a step of the second takes. Prints for each layout the median
 seconds of an undelayed step, the step times that the trace predicts without and
 with the delay, the median seconds of a delayed step, and measured / planned:
-the median of the rounds (least - most). The steps of the real stage count,
+the median of the rounds (least - most). With zero = 3 it also prints the
+planned share of the gathers of weights that computation hides. The steps of the real stage count,
 except the first three.
 """
 import argparse
@@ -93,17 +94,21 @@ def planned(options, layout, folder, delay=None):
        "--trace", folder + "/trace.json", *words, *settings(options, layout)],
       check=True, text=True, stdout=subprocess.PIPE)
   traced = json.loads(done.stdout)["stages"][1]["traced"]
-  return traced["planned_step_seconds"]
+  gathers = [lane for lane in traced["lanes"] if lane["lane"] == "gather"]
+  busy = sum(lane["busy_seconds"] for lane in gathers)
+  hidden = sum(lane["hidden_seconds"] for lane in gathers)
+  return traced["planned_step_seconds"], hidden / busy if busy else None
 
 
 def measure(options, layout):
   with tempfile.TemporaryDirectory() as folder:
     before = train(options, layout, folder)
     after = train(options, layout, folder, options.delay)
-    without = planned(options, layout, folder)
-    over = planned(options, layout, folder, options.delay)
-  return {"undelayed": before, "planned_undelayed": without, "planned": over,
-          "measured": after, "ratio": after / over}
+    without, _ = planned(options, layout, folder)
+    over, hidden = planned(options, layout, folder, options.delay)
+  row = {"undelayed": before, "planned_undelayed": without, "planned": over,
+         "measured": after, "ratio": after / over}
+  return row if hidden is None else row | {"gathers_hidden": hidden}
 
 
 def main():
@@ -133,18 +138,21 @@ def main():
       of.append(measure(options, (LAYOUTS | OF_EXPERTS)[name]))
   if not options.json:
     print("| layout | undelayed, s | by its trace | delayed by the plan | "
-          "measured | measured / planned |")
-    print("|---|---|---|---|---|---|")
+          "measured | measured / planned | gathers hidden |")
+    print("|---|---|---|---|---|---|---|")
   for name, of in rounds.items():
     middle = {key: statistics.median(row[key] for row in of) for key in of[0]}
     if options.json:
       print(json.dumps({"layout": name, "rounds": of, **middle}))
       continue
     ratios = [row["ratio"] for row in of]
+    share = middle.get("gathers_hidden")
+    hidden = "" if share is None else f"{share:.2f}"
     print(f"| {name} | {middle['undelayed']:.3f} | "
           f"{middle['planned_undelayed']:.3f} | {middle['planned']:.3f} | "
           f"{middle['measured']:.3f} | {middle['ratio']:.3f} "
-          f"({min(ratios):.3f} - {max(ratios):.3f}) |")
+          f"({min(ratios):.3f} - {max(ratios):.3f}) | "
+          f"{hidden} |")
 
 
 if __name__ == "__main__":

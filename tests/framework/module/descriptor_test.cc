@@ -96,6 +96,39 @@ void CheckOwners(const Layout& layout, const LogicalTensor& tensor,
   }
 }
 
+// Ranks that gather a slab's weights have each element once, replicas the same
+// ones, and every rank what it owns.
+void CheckWeights(const Layout& layout, int slab) {
+  const LocalSlab& local = At(layout.local_slabs(), slab);
+  const PlacementRow& row = At(layout.placement().rows, slab);
+  const auto ranks = static_cast<int>(local.group->size());
+  for (const int rank : *local.group) {
+    const Range held = layout.WeightsOn(slab, rank);
+    const Range owned = layout.OwnedBy(slab, rank);
+    ASSERT_TRUE(owned.size() == 0 ||
+                (held.begin <= owned.begin && owned.end <= held.end));
+    if (!row.weight.sharded) {
+      ASSERT_EQ(held.size(), local.slab.elements);
+      continue;
+    }
+    const std::vector<int> gather = layout.GatherGroup(slab, rank);
+    const std::vector<int> replicas = layout.ReplicaGroup(slab, rank);
+    ASSERT_EQ(std::ssize(gather) * std::ssize(replicas), ranks);
+    ASSERT_EQ(std::ssize(replicas), local.replicas);
+    int64_t end = 0;
+    for (const int other : gather) {
+      const Range part = layout.WeightsOn(slab, other);
+      if (part.size() == 0) continue;
+      ASSERT_EQ(part.begin, end);
+      end = part.end;
+    }
+    ASSERT_EQ(end, local.slab.elements);
+    for (const int other : replicas) {
+      ASSERT_EQ(layout.WeightsOn(slab, other), held);
+    }
+  }
+}
+
 // What of `tensor` has a value; statistics are of matrices.
 StateExtent AnyGrid(const ParamSpec& spec, Dice& dice) {
   if (spec.is_vector()) return StateExtent::kElements;
@@ -191,6 +224,10 @@ TEST_P(RandomLayouts, EveryElementArrivesOnce) {
         At(from.tensors(), dice.Below(static_cast<int>(from.tensors().size())));
     const StateExtent extent = AnyGrid(from.SpecOf(source), dice);
     ASSERT_NO_FATAL_FAILURE(CheckOwners(from, source, extent));
+    const Range slabs = from.LocalSlabsOfLogical(source.slab);
+    for (auto slab = static_cast<int>(slabs.begin); slab < slabs.end; ++slab) {
+      ASSERT_NO_FATAL_FAILURE(CheckWeights(from, slab));
+    }
     std::vector<Descriptor> after;
     const bool sharded = dice.Maybe();
     const std::string local = LocalName(source.name);

@@ -109,6 +109,16 @@ inline SharingMap AnySharing(const Model& model, Dice& dice) {
   return map;
 }
 
+// Data places that have the weights together: as many of each group with the
+// same experts, or at most one. 0: all.
+inline int AnyShard(Dice& dice, const Mesh& mesh) {
+  const int shard = dice.Between(0, mesh.data);
+  const int places = shard * mesh.tensor * mesh.context;
+  const bool fits = shard > 0 && mesh.data % shard == 0 &&
+                    (places <= mesh.expert || places % mesh.expert == 0);
+  return fits ? shard : 0;
+}
+
 // Over at most `ranks`, of a model of so many layers, cut or not: along the
 // tensor axis over divisors of `heads`, or any number.
 inline Layout::Options AnyOptions(Dice& dice, int layers, int ranks,
@@ -139,7 +149,8 @@ inline Layout::Options AnyOptions(Dice& dice, int layers, int ranks,
     }
     std::sort(options.chunks.begin(), options.chunks.end());
   }
-  options.zero = dice.Below(2);
+  options.zero = dice.Below(4);
+  if (options.zero == 3) options.shard = AnyShard(dice, options.mesh);
   options.whole_tensors = static_cast<WholeTensors>(dice.Below(3));
   options.sequence = dice.Maybe();
   return options;

@@ -69,12 +69,15 @@ class StoreMovesTest : public ::testing::Test {
 
   Layout AnyLayout(const Form& form, bool tensor) {
     const bool factored = form.name == "factored";
+    const Mesh mesh{.tensor = tensor ? 1 << dice_.Below(3) : 1,
+                    .data = dice_.Between(1, 4),
+                    .pipeline = dice_.Between(1, 2)};
+    const int zero = dice_.Below(4);
     return Layout::Create(
         model_.registry, kToyBlocks, testing::AnySharing(model_, dice_),
-        {.mesh = {.tensor = tensor ? 1 << dice_.Below(3) : 1,
-                  .data = dice_.Between(1, 3),
-                  .pipeline = dice_.Between(1, 2)},
-         .zero = dice_.Below(2),
+        {.mesh = mesh,
+         .zero = zero,
+         .shard = zero == 3 ? testing::AnyShard(dice_, mesh) : 0,
          .whole_tensors = factored ? WholeTensors::kAll
                                    : static_cast<WholeTensors>(dice_.Below(3)),
          .sequence = dice_.Maybe()});

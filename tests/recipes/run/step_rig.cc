@@ -322,6 +322,7 @@ std::vector<StepRig::Run> StepRig::Runs(const std::string& tensor,
   DELINK_CHECK(drained.ok()) << drained;
   const LogicalTensor& t = Find(tensor);
   const DType dtype = store_->TypeOf(plane, store_->IsExact(t));
+  const std::unique_ptr<Stream> stream = device_->NewStream();
   std::vector<Run> runs;
   for (const int slab : store_->LocalSlabsOf(t.slab)) {
     const LocalSlab& local = store_->local(slab);
@@ -341,10 +342,15 @@ std::vector<StepRig::Run> StepRig::Runs(const std::string& tensor,
           {in_param(here.begin), in_param(here.end)},
           [&](Range range, int64_t first) {
             Run& run = runs.emplace_back(Run{.first = first});
-            const auto* const values = static_cast<const char*>(
-                store_->at(slab, plane, param.offset + range.begin));
+            std::vector<char> values(
+                static_cast<size_t>(range.size() * SizeOf(dtype)));
+            device_->CopyToHost(
+                *stream, values.data(),
+                store_->at(slab, plane, param.offset + range.begin),
+                std::ssize(values));
+            stream->Synchronize();
             for (int64_t i = 0; i < range.size(); ++i) {
-              const char* const at = values + i * SizeOf(dtype);
+              const char* const at = values.data() + i * SizeOf(dtype);
               run.values.push_back(
                   dtype == DType::kF64 ? *reinterpret_cast<const double*>(at)
                   : dtype == DType::kF32

@@ -360,6 +360,9 @@ constexpr Case kCases[] = {
      "share = \"all\"\nparallel = { zero = 1, reduce = \"micro_batch\" }",
      "gpt.toml:22:24: stage[0].parallel.reduce: \"micro_batch\", but zero = 1 "
      "keeps whole gradients; use zero = 2 or 3, or reduce \"step\""},
+    {"share = \"all\"", "share = \"all\"\nparallel = { zero = 2, shard = 2 }",
+     "gpt.toml:22:24: stage[0].parallel.shard: 2, but zero = 2 keeps whole "
+     "weights; use zero = 3, or leave shard out"},
     {"until = { fraction = 0.3 }", "depth = 1\nuntil = { gradient = 1.5 }",
      "gpt.toml:23:11: stage[0].until.gradient: nothing is shared in this "
      "stage, so no gradients can agree; leave the key out"},

@@ -209,6 +209,24 @@ TEST(CheckWorld, SaysWhereTheLayoutIsAndWhatWasStarted) {
   EXPECT_TRUE(CheckWorld(*table, 2).ok());
 }
 
+TEST(CheckWorld, ShardsDivideTheDataRanks) {
+  const auto with = [](int shard) {
+    return Sample({"stage.1.parallel.zero=3",
+                   "stage.1.parallel.shard=" + std::to_string(shard)});
+  };
+  for (const int shard : {1, 2, 4}) {
+    EXPECT_TRUE(CheckWorld(with(shard), 4).ok()) << shard;
+  }
+  const std::string where = "--set stage.1.parallel.shard=";
+  const std::string key = ": stage[1].parallel.shard: ";
+  EXPECT_EQ(WorldError(with(3), 4),
+            where + "3" + key +
+                "3 does not divide the 4 data ranks; use shard 2 or 4");
+  EXPECT_EQ(
+      WorldError(with(8), 4),
+      where + "8" + key + "8 does not divide the 4 data ranks; use shard 4");
+}
+
 TEST(CheckWorld, OfAPlanNothingWasStarted) {
   const Recipe recipe = Sample({"stage.1.parallel.data=4"});
   EXPECT_EQ(CheckWorld(recipe, 2, true).status().message(),
