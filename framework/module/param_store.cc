@@ -105,11 +105,8 @@ int64_t ParamStore::PlaneElements(int slab, Plane plane) const {
   const PlacementRow& row = placement(slab);
   if (!has(slab, plane)) return 0;
   if (!PlacementOf(row, plane).sharded) return shard * group;
-  const bool weights = plane == Plane::kWeight;
-  if (row.owner == kNoOwner) {
-    return weights ? shard * local(slab).replicas : shard;
-  }
-  return weights ? held(slab, plane).size() : owned(slab).size();
+  if (row.owner != kNoOwner) return held(slab, plane).size();
+  return plane == Plane::kWeight ? shard * local(slab).replicas : shard;
 }
 
 int64_t ParamStore::bytes(int slab, Plane plane) const {
@@ -220,8 +217,7 @@ absl::Status ParamStore::AllocatePlanes() {
             "; weights, gradients and optimizer state need ", WantedBytes(),
             " bytes in all; share more layers (stage.share), shard the state "
             "over more ranks (stage.parallel.zero = 1, 2, 3), keep some of it "
-            "on "
-            "the host (stage.offload) or make the model smaller"));
+            "on the host (stage.offload) or make the model smaller"));
       }
       device_->FillZero(*stream, buffer->data(), bytes);
       memory.buffer = *std::move(buffer);

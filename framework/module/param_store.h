@@ -93,7 +93,9 @@ class ParamStore {
   const PlacementRow& placement(int slab) const {
     return At(layout_->placement().rows, IndexOf(slab));
   }
-  // The slab with index `local` in Layout::local_slabs; this rank must have it.
+  // The slab's index in Layout::local_slabs, and the slab with such an index,
+  // which this rank must have.
+  int IndexOf(int slab) const { return At(indices_, slab); }
   int SlabOf(int local) const;
   // The slabs here that have a part of a logical one, ascending.
   std::vector<int> LocalSlabsOf(int logical) const;
@@ -130,11 +132,11 @@ class ParamStore {
   }
   // Address of element `element` (counted from the slab's start), which must be
   // held, or be in the copy to which the plane is redirected. It is a device
-  // address; if the plane is host-resident and not
-  // redirected, a host address that the device can access, slowly. Whole planes
-  // have room for ShardElements(n) * n elements, n ranks of a group. In a
-  // state plane the state must be elementwise; neighbours of the same format
-  // are neighbours there, except the scales.
+  // address; if the plane is host-resident and not redirected, a host address
+  // that the device can access, slowly. Whole planes have room for
+  // ShardElements(n) * n elements, n ranks of a group. In a state plane the
+  // state must be elementwise; neighbours of the same format are neighbours
+  // there, except the scales.
   void* at(int slab, Plane plane, int64_t element) const;
 
   const std::vector<StateSpec>& states() const { return options_.states; }
@@ -179,8 +181,6 @@ class ParamStore {
  private:
   ParamStore(Device& device, std::shared_ptr<const Layout> layout, int rank,
              const Options& options);
-  // The slab's index in Layout::local_slabs.
-  int IndexOf(int slab) const { return At(indices_, slab); }
   void LayOutStates();
   const StateLayout& LayoutOf(int slab, Plane plane) const {
     const auto state =

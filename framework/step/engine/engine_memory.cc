@@ -159,10 +159,10 @@ void Engine::PlaceRecords() {
   }
   const ParamStore& store = *env_.store;
   for (size_t s = 0; s < store.slabs().size(); ++s) {
-    const LocalSlab& local = store.local(static_cast<int>(s));
-    records_->squares.push_back(records_->sums + local.first_cell);
-    identical_.push_back(store.layout().IdenticalOverTensor(
-        store.layout().LocalSlabOf(local.program_slab, store.rank())));
+    const auto slab = static_cast<int>(s);
+    records_->squares.push_back(records_->sums + store.local(slab).first_cell);
+    identical_.push_back(
+        store.layout().IdenticalOverTensor(store.IndexOf(slab)));
   }
   records_->step_key = static_cast<RngKey*>(place(sizeof(RngKey)));
   records_->loss = static_cast<LossRecord*>(place(sizeof(LossRecord)));

@@ -93,22 +93,19 @@ StreamCommunicator& SlabGroups::Of(int slab) const {
   return OfRanks(*store_.local(slab).group);
 }
 
-int SlabGroups::LocalOf(int slab) const {
-  return store_.layout().LocalSlabOf(store_.local(slab).program_slab,
-                                     store_.rank());
-}
-
 StreamCommunicator& SlabGroups::OfGather(int slab) const {
-  return OfRanks(store_.layout().GatherGroup(LocalOf(slab), store_.rank()));
+  return OfRanks(
+      store_.layout().GatherGroup(store_.IndexOf(slab), store_.rank()));
 }
 
 StreamCommunicator& SlabGroups::OfReplicas(int slab) const {
-  return OfRanks(store_.layout().ReplicaGroup(LocalOf(slab), store_.rank()));
+  return OfRanks(
+      store_.layout().ReplicaGroup(store_.IndexOf(slab), store_.rank()));
 }
 
 int SlabGroups::HolderInGather(int slab) const {
   const Layout& layout = store_.layout();
-  const int local = LocalOf(slab);
+  const int local = store_.IndexOf(slab);
   const std::vector<int> ranks = layout.GatherGroup(local, store_.rank());
   const auto at = std::ranges::find_if(ranks, [&](int rank) {
     return layout.WeightsOn(local, rank).size() > 0;
@@ -118,7 +115,7 @@ int SlabGroups::HolderInGather(int slab) const {
 
 int SlabGroups::OwnerInReplicas(int slab) const {
   const std::vector<int> ranks =
-      store_.layout().ReplicaGroup(LocalOf(slab), store_.rank());
+      store_.layout().ReplicaGroup(store_.IndexOf(slab), store_.rank());
   const auto at = std::ranges::find(ranks, store_.placement(slab).owner);
   return static_cast<int>(at - ranks.begin());
 }

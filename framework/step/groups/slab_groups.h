@@ -61,7 +61,6 @@ class SlabGroups {
   SlabGroups(const ParamStore& store, Device& device, Stream& stream)
       : store_(store), device_(device), stream_(stream) {}
   StreamCommunicator& OfRanks(const std::vector<int>& ranks) const;
-  int LocalOf(int slab) const;
 
   const ParamStore& store_;
   Device& device_;

@@ -117,7 +117,7 @@ int32_t PartnerOf(const Program& program, const Instruction& transfer) {
 }
 
 Collectives::Collectives(const ProgramShape& shape)
-    : gathers_(shape.gathers), shards_(shape.shards), table_(shape) {
+    : gathers_(shape.gathers), table_(shape) {
   for (int32_t layer = 0; layer < shape.layers; ++layer) {
     stage_of_.push_back(StageOf(shape, layer));
   }
@@ -130,8 +130,7 @@ bool Collectives::IsOf(int32_t stage, const Instruction& i) const {
   }
   const bool exchanges =
       i.op == Op::kReduce || (i.op == Op::kGather && gathers_[i.slab]) ||
-      (i.op == Op::kFetch && PlaneSetOf(i) == PlaneSet::kWeight &&
-       !shards_.empty() && shards_[i.slab]);
+      (i.op == Op::kFetch && table_.LaneOf(i) == Lane::kGather);
   return exchanges && table_.IsHere(stage, i.slab);
 }
 

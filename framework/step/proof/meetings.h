@@ -57,7 +57,7 @@ class Collectives {
   bool IsOf(int32_t stage, const Instruction& i) const;
 
  private:
-  const std::vector<bool> gathers_, shards_;
+  const std::vector<bool> gathers_;
   const ShapeTable table_;
   std::vector<int32_t> stage_of_;  // by layer
 };

@@ -9,14 +9,13 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "layers/modules/attention.h"
-#include "layers/modules/embedding.h"
-#include "layers/modules/lm_head.h"
 #include "layers/modules/norm.h"
 #include "layers/ops/add.h"
 #include "layers/ops/gelu.h"
 #include "layers/ops/linear.h"
 #include "layers/ops/rows.h"
 #include "recipes/models/gpt_config.h"
+#include "tests/recipes/run/block_models.h"
 
 namespace delink::testing {
 namespace {
@@ -182,15 +181,7 @@ template <typename Bank>
 std::unique_ptr<Sequential> Build(const Scope& s, const ModelConfig& config) {
   const auto* const own = dynamic_cast<const GptConfig*>(&config);
   DELINK_CHECK(own != nullptr);
-  const GptConfig& c = *own;
-  auto model = std::make_unique<Sequential>(s);
-  model->Prologue<Embedding>(
-      "embed", {.vocab = c.vocab, .dim = c.dim, .positions = c.max_seq});
-  for (int64_t i = 0; i < c.layers; ++i) model->Block<Block<Bank>>(c);
-  model->Epilogue<LmHead>({.dim = c.dim,
-                           .vocab = c.vocab,
-                           .tied_to = c.tied ? "embed/token/weight" : ""});
-  return model;
+  return BuildOf<Block<Bank>>(s, *own);
 }
 
 constexpr char kTheirs[] = "transformer.h.{i}.mlp.experts.{e}.";

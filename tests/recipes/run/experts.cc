@@ -7,11 +7,10 @@
 #include "framework/base/check.h"
 #include "framework/tensor/bfloat16.h"
 #include "layers/modules/attention.h"
-#include "layers/modules/embedding.h"
-#include "layers/modules/lm_head.h"
 #include "layers/modules/norm.h"
 #include "layers/ops/add.h"
 #include "recipes/models/gpt_config.h"
+#include "tests/recipes/run/block_models.h"
 
 namespace delink::testing {
 namespace {
@@ -193,22 +192,11 @@ class ExpertsBlock final : public Module {
   ExpertsOp op_;
 };
 
-std::unique_ptr<Sequential> Build(const Scope& s, const GptConfig& c) {
-  auto model = std::make_unique<Sequential>(s);
-  model->Prologue<Embedding>(
-      "embed", {.vocab = c.vocab, .dim = c.dim, .positions = c.max_seq});
-  for (int64_t i = 0; i < c.layers; ++i) model->Block<ExpertsBlock>(c);
-  model->Epilogue<LmHead>({.dim = c.dim,
-                           .vocab = c.vocab,
-                           .tied_to = c.tied ? "embed/token/weight" : ""});
-  return model;
-}
-
 }  // namespace
 
 ModelList ModelsWithExperts() {
   ModelList models;
-  AddModel(models, GptKind(), Build);
+  AddModel(models, GptKind(), BuildOf<ExpertsBlock>);
   return models;
 }
 

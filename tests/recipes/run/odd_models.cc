@@ -7,13 +7,12 @@
 #include "absl/strings/str_cat.h"
 #include "framework/tensor/bfloat16.h"
 #include "layers/modules/attention.h"
-#include "layers/modules/embedding.h"
-#include "layers/modules/lm_head.h"
 #include "layers/modules/mlp.h"
 #include "layers/modules/norm.h"
 #include "layers/ops/add.h"
 #include "layers/ops/small_gradient.h"
 #include "recipes/models/gpt_config.h"
+#include "tests/recipes/run/block_models.h"
 
 namespace delink::testing {
 namespace {
@@ -120,22 +119,11 @@ class OddBlock final : public Module {
   Norm norm1_;
 };
 
-std::unique_ptr<Sequential> Build(const Scope& s, const GptConfig& c) {
-  auto model = std::make_unique<Sequential>(s);
-  model->Prologue<Embedding>(
-      "embed", {.vocab = c.vocab, .dim = c.dim, .positions = c.max_seq});
-  for (int64_t i = 0; i < c.layers; ++i) model->Block<OddBlock>(c);
-  model->Epilogue<LmHead>({.dim = c.dim,
-                           .vocab = c.vocab,
-                           .tied_to = c.tied ? "embed/token/weight" : ""});
-  return model;
-}
-
 }  // namespace
 
 ModelList OddModels() {
   ModelList models;
-  AddModel(models, GptKind(), Build);
+  AddModel(models, GptKind(), BuildOf<OddBlock>);
   return models;
 }
 

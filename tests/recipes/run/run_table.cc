@@ -46,6 +46,27 @@ int64_t Missing(const Configuration& configuration,
 
 }  // namespace
 
+std::vector<Value> Optimizers() {
+  return {{"adamw"},
+          {"adamw bf16", "optimizer.moments=bf16"},
+          {"adamw 8bit", "optimizer.moments=8bit"},
+          {"sgd", "optimizer.kind=sgd optimizer.lr=0.02"},
+          {"lion", "optimizer.kind=lion optimizer.lr=3e-4"},
+          {"adafactor",
+           "optimizer.kind=adafactor optimizer.relative_step=false "
+           "optimizer.lr=1e-3"},
+          {"muon",
+           "optimizer.kind=muon optimizer.lr=1e-2 optimizer.adamw_lr=1e-3"}};
+}
+
+std::vector<Value> Precisions() {
+  return {{"fp32"},
+          {"bf16", "run.precision=bf16"},
+          {"bf16 gradients", "run.precision=bf16 run.gradients=bf16"},
+          {"split", "run.precision=bf16 run.master=split"},
+          {"none", "run.precision=bf16 run.master=none run.gradients=bf16"}};
+}
+
 Value Both(const std::string& name, const std::string& words) {
   return {name, absl::StrCat("stage.0.parallel.", words, " stage.1.parallel.",
                              words)};

@@ -24,6 +24,11 @@ struct Value {
 // Words of `parallel` in both stages.
 Value Both(const std::string& name, const std::string& words);
 
+// Every optimizer and form of its moments; every precision, form of gradients
+// and of the master. The first are the recipe's.
+std::vector<Value> Optimizers();
+std::vector<Value> Precisions();
+
 // By the names of axes, those of values: of all, or of some.
 using Configuration = std::map<std::string, std::string>;
 
