@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,10 @@
 
 namespace delink {
 namespace {
+
+// A step that takes so many times as long as planned, or so much less, is worth
+// a word.
+constexpr double kSurprise = 1.25;
 
 // The assumed fraction of the matmul peak before a run is measured.
 constexpr double kTypicalPeakFraction = 0.5;
@@ -47,6 +52,7 @@ class LogSink final : public Sink {
  private:
   void Say(const RunBegan& run);
   void Say(const StepDone& step);
+  void Say(const StepsTimed& timed);
   void Say(const GradientsProbed& probe);
   void Say(const StageSwitched& change);
   void Say(const RunValidated& validation);
@@ -89,6 +95,25 @@ void LogSink::Say(const StepDone& step) {
                       << FormatFlops(*step.speed.new_peak_flops) << "/s";
   }
   sources_.OnStep(step.sources);
+}
+
+void LogSink::Say(const StepsTimed& timed) {
+  const double times = timed.measured / timed.planned;
+  DELINK_LOG(kInfo) << absl::StrFormat(
+      "stage %s: a step takes %.4g s, %.2f times the planned %.4g s",
+      timed.at.stage, timed.measured, times, timed.planned);
+  if (times < kSurprise && times > 1 / kSurprise) return;
+  if (timed.lanes.empty()) return;
+  using LaneTime = StepsTimed::LaneTime;
+  const auto off = [](const LaneTime& of) {
+    return std::abs(of.measured - of.planned);
+  };
+  const LaneTime& worst = *std::ranges::max_element(timed.lanes, {}, off);
+  DELINK_LOG(kWarning) << absl::StrFormat(
+      "the plan and the steps differ most in lane %s: %.4g s a step for %.4g s "
+      "as planned; if the machine was idle, measure its rates anew (delink "
+      "bench --suite machine)",
+      worst.lane, worst.measured, worst.planned);
 }
 
 void LogSink::Say(const GradientsProbed& probe) {

@@ -109,6 +109,22 @@ Json RowOf(const StepDone& step) {
   return row;
 }
 
+Json RowOf(const StepsTimed& timed) {
+  Json lanes = Json::object();
+  for (const StepsTimed::LaneTime& of : timed.lanes) {
+    lanes[of.lane] = {{"planned", of.planned}, {"measured", of.measured}};
+  }
+  return {{"event", "timed"},
+          {"step", timed.at.step},
+          {"tokens", timed.at.tokens},
+          {"flops", timed.at.flops},
+          {"stage", timed.at.stage},
+          {"planned_step_seconds", timed.planned},
+          {"step_seconds", timed.measured},
+          {"lanes", lanes},
+          {"seconds", timed.at.seconds}};
+}
+
 Json RowOf(const GradientsProbed& probe) {
   Json rho_of;
   for (const auto& [part, rho] : probe.rho_of) rho_of[part] = rho;

@@ -124,6 +124,18 @@ struct StepDone {
   std::vector<SourceState> sources;       // after it
 };
 
+// The time of a stage's steps beside that which its plan predicts
+// (recipes/run/observers/step_check.h).
+struct StepsTimed {
+  struct LaneTime {
+    std::string lane;
+    double planned = 0, measured = 0;  // busy seconds of a step, on rank 0
+  };
+  RunMoment at;
+  double planned = 0, measured = 0;  // seconds of a step
+  std::vector<LaneTime> lanes;       // none if the steps were not traced
+};
+
 // How well the gradients of layers that share agree.
 struct GradientsProbed {
   RunMoment at;
@@ -134,7 +146,8 @@ struct GradientsProbed {
 
 struct StageSwitched {
   RunMoment at;
-  std::string why;  // why the stage before is over
+  size_t stage_index = 0;  // of the new stage
+  std::string why;         // why the stage before is over
   StageFacts before, after;
 };
 
@@ -167,7 +180,7 @@ struct RunEnded {
 };
 
 using RunEvent =
-    std::variant<RunBegan, StepDone, GradientsProbed, StageSwitched,
+    std::variant<RunBegan, StepDone, StepsTimed, GradientsProbed, StageSwitched,
                  RunValidated, CheckpointSaved, RunEndsEarly, RunEnded>;
 
 }  // namespace delink

@@ -159,6 +159,10 @@ void MetricsReader::AddRow(const nlohmann::json& row) {
     AddStart(row);
   } else if (event == "delink") {
     AddSwitch(row);
+  } else if (event == "timed") {
+    (void)Move(row);
+    run_->stages.back().planned_step = Number(row, "planned_step_seconds");
+    run_->stages.back().measured_step = Number(row, "step_seconds");
   } else if (event == "agreement") {
     AddAgreement(row);
   } else if (event == "early_end") {

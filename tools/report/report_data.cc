@@ -132,6 +132,8 @@ Json StageJson(const StageRecord& stage) {
           {"virtual_parameters", Rounded(stage.virtual_parameters)},
           {"loss_before", Rounded(stage.loss_before)},
           {"loss_after", Rounded(stage.loss_after)},
+          {"planned_step", Rounded(stage.planned_step)},
+          {"measured_step", Rounded(stage.measured_step)},
           {"bytes", std::move(bytes)}};
 }
 

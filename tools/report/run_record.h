@@ -41,6 +41,8 @@ struct StageRecord {
   double depth = kUnknown;  // blocks that it visits
   double unique_parameters = kUnknown, virtual_parameters = kUnknown;
   double loss_before = kUnknown, loss_after = kUnknown;  // at the switch
+  // Seconds of a step, as planned and as measured in its first hundred.
+  double planned_step = kUnknown, measured_step = kUnknown;
   BytesRecord bytes;
 };
 

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
+
+#include "framework/base/at.h"
 
 namespace delink {
 namespace {
@@ -48,6 +51,33 @@ void Trace::AddOnDevice(const DeviceStep& step,
   const MutexLock lock(mutex_);
   device_steps_.push_back(step);
   device_spans_.insert(device_spans_.end(), spans.begin(), spans.end());
+}
+
+void Trace::Keep(int64_t first, int64_t last) {
+  first_ = first;
+  last_ = last;
+  spans_.clear();
+  exchanges_.clear();
+  device_spans_.clear();
+  device_steps_.clear();
+}
+
+std::array<double, kLanes> BusyLanes(const Trace& trace) {
+  std::array<double, kLanes> busy{};
+  std::set<int64_t> steps;
+  const bool on_device = !trace.device_spans().empty();
+  for (const Trace::Span& span :
+       on_device ? trace.device_spans() : trace.spans()) {
+    if (span.index < 0) continue;
+    const Instruction& at =
+        At(At(trace.programs(), span.program), span.index).at;
+    At(busy, at.lane) += Seconds(span.end - span.begin);
+    steps.insert(span.step);
+  }
+  for (double& seconds : busy) {
+    seconds /= std::max(1.0, static_cast<double>(steps.size()));
+  }
+  return busy;
 }
 
 DeviceUse UseOf(const Trace& trace) {

@@ -7,6 +7,7 @@
 // may call Add at a time; results are read when no lane is at work.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -63,13 +64,17 @@ class Trace {
     double clock_error = 0;
   };
 
-  // Keeps steps `first` to `last` of a run.
+  // Keeps steps `first` to `last` of a run; none if `last` is before `first`.
   Trace(int64_t first, int64_t last) : first_(first), last_(last) {}
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
   // By instruction, in program order. Not while a lane is at work.
   int32_t AddProgram(std::vector<Entry> entries);
+
+  // Forgets all steps, and keeps these from now on. Only when no lane is at
+  // work.
+  void Keep(int64_t first, int64_t last) ABSL_NO_THREAD_SAFETY_ANALYSIS;
 
   bool Wants(int64_t step) const { return first_ <= step && step <= last_; }
   void Add(const Span& span);
@@ -98,7 +103,7 @@ class Trace {
   }
 
  private:
-  const int64_t first_, last_;
+  int64_t first_, last_;
   std::vector<std::vector<Entry>> programs_;
   Mutex mutex_;
   std::vector<Span> spans_ ABSL_GUARDED_BY(mutex_);
@@ -110,6 +115,10 @@ class Trace {
 inline double Seconds(Trace::Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
+
+// Seconds for which each lane was at work, on average over the traced steps; on
+// the device if it is not the host. Exchanges include the wait for other ranks.
+std::array<double, kLanes> BusyLanes(const Trace& trace);
 
 // How a device spent the traced steps: seconds, on average over them.
 struct DeviceUse {

@@ -50,18 +50,6 @@ absl::StatusOr<offload::RatedDevice> DeviceOf(const Device& device) {
   return RatedDeviceOf(*here);
 }
 
-absl::StatusOr<KnownRates> Measured(const Device& device,
-                                    const Recipe& recipe) {
-  DELINK_ASSIGN_OR_RETURN(const offload::RatedDevice rated, DeviceOf(device));
-  DELINK_ASSIGN_OR_RETURN(const std::string path,
-                          offload::DefaultMachineRatesPath());
-  DELINK_ASSIGN_OR_RETURN(const offload::MachineRates machine,
-                          ReadMachine(path, rated));
-  DELINK_ASSIGN_OR_RETURN(KnownRates known, RatesIn(machine, path, recipe));
-  known.source = "measured, in " + path;
-  return known;
-}
-
 }  // namespace
 
 absl::StatusOr<KnownRates> RatesIn(const offload::MachineRates& machine,
@@ -79,8 +67,20 @@ absl::StatusOr<KnownRates> RatesIn(const offload::MachineRates& machine,
       .source = "of " + path};
 }
 
+absl::StatusOr<KnownRates> MeasuredRates(const Device& device,
+                                         const Recipe& recipe) {
+  DELINK_ASSIGN_OR_RETURN(const offload::RatedDevice rated, DeviceOf(device));
+  DELINK_ASSIGN_OR_RETURN(const std::string path,
+                          offload::DefaultMachineRatesPath());
+  DELINK_ASSIGN_OR_RETURN(const offload::MachineRates machine,
+                          ReadMachine(path, rated));
+  DELINK_ASSIGN_OR_RETURN(KnownRates known, RatesIn(machine, path, recipe));
+  known.source = "measured, in " + path;
+  return known;
+}
+
 KnownRates RatesFor(const Device& device, const Recipe& recipe) {
-  absl::StatusOr<KnownRates> measured = Measured(device, recipe);
+  absl::StatusOr<KnownRates> measured = MeasuredRates(device, recipe);
   if (measured.ok()) return *std::move(measured);
   const std::string reason = absl::IsNotFound(measured.status())
                                  ? "no rates of this machine are stored (run "

@@ -23,8 +23,12 @@ absl::StatusOr<KnownRates> RatesIn(const offload::MachineRates& machine,
                                    const std::string& path,
                                    const Recipe& recipe);
 
-// The same of this machine, on `device`, or on this machine's
-// first GPU if `device` stands for a GPU without being one.
+// The stored rates of this machine, on `device`, or on this machine's first GPU
+// if `device` stands for a GPU without being one. NotFound: there are none;
+// FailedPrecondition: they are of another device, or lack the products.
+absl::StatusOr<KnownRates> MeasuredRates(const Device& device,
+                                         const Recipe& recipe);
+// The same, or assumed ones.
 KnownRates RatesFor(const Device& device, const Recipe& recipe);
 
 }  // namespace delink

@@ -73,6 +73,9 @@ absl::Status Recorder::Begin(StageRun& stage, const RunPosition& at) {
   const Recipe& recipe = run_->recipe();
   DELINK_ASSIGN_OR_RETURN(StageFacts facts,
                           FactsOf(stage, run_->world().comm()));
+  if (run_->first()) {
+    DELINK_RETURN_IF_ERROR(check_.Begin(at.stage(), at.step()));
+  }
   return Tell(RunBegan{
       .at = Now(at),
       .resumed = run_->beginning().resumed().has_value(),
@@ -143,6 +146,7 @@ absl::Status Recorder::Step(StageRun& stage, const RunPosition& at, double lr,
                               ? RoutingOf(stage, result)
                               : std::nullopt,
                .sources = run_->sources().StatesAt(at.blend())};
+  DELINK_ASSIGN_OR_RETURN(timed_, check_.Step(stage, now, took));
   // On the CPU the next step occupies this thread, so record now.
   return IsCuda(run_->env().device->kind()) ? absl::OkStatus() : Flush();
 }
@@ -152,14 +156,19 @@ absl::Status Recorder::Flush() {
   StepDone step = *std::exchange(untold_, std::nullopt);
   step.memory = ResidentBytes();
   step.peak_memory = PeakResidentBytes();
-  return TellSinks(step);
+  DELINK_RETURN_IF_ERROR(TellSinks(step));
+  if (!timed_.has_value()) return absl::OkStatus();
+  return TellSinks(*std::exchange(timed_, std::nullopt));
 }
 
 absl::Status Recorder::Tell(const RunEvent& event) {
   if (!run_->first()) return absl::OkStatus();
   DELINK_RETURN_IF_ERROR(Flush());
   DELINK_RETURN_IF_ERROR(TellSinks(event));
-  if (std::holds_alternative<StageSwitched>(event)) meter_.ForgetSteps();
+  if (const auto* const to = std::get_if<StageSwitched>(&event)) {
+    meter_.ForgetSteps();
+    DELINK_RETURN_IF_ERROR(check_.Begin(to->stage_index, to->at.step));
+  }
   meter_.Lap();
   return absl::OkStatus();
 }

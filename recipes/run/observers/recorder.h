@@ -12,6 +12,7 @@
 #include "recipes/record/run_event.h"
 #include "recipes/record/sink.h"
 #include "recipes/run/observers/meter.h"
+#include "recipes/run/observers/step_check.h"
 #include "recipes/run/position/position.h"
 #include "recipes/run/setup/setup.h"
 #include "recipes/run/stage/stage_run.h"
@@ -42,7 +43,10 @@ class Recorder {
 
  private:
   Recorder(const RunSetup& run, Meter meter)
-      : run_(&run), meter_(std::move(meter)), flops_(run.beginning().flops()) {}
+      : run_(&run),
+        meter_(std::move(meter)),
+        check_(run),
+        flops_(run.beginning().flops()) {}
   // For a step that took `seconds`. Collective with a pipeline.
   absl::StatusOr<std::optional<PipelineWait>> MaybeAddWaits(
       StageRun& stage, int64_t step, const WaitedSeconds& waited,
@@ -53,9 +57,12 @@ class Recorder {
 
   const RunSetup* run_;
   Meter meter_;
+  StepCheck check_;
   double flops_;
   std::vector<std::unique_ptr<Sink>> sinks_;
-  std::optional<StepDone> untold_;  // rank 0
+  // Of rank 0.
+  std::optional<StepDone> untold_;
+  std::optional<StepsTimed> timed_;  // to tell after that
 };
 
 // The facts of a stage, without its loss. Collective over `world`, the stage's

@@ -10,6 +10,7 @@
 #include "recipes/record/run_folder.h"
 #include "recipes/run/dry_run/check_memory.h"
 #include "recipes/run/dry_run/find_homes.h"
+#include "recipes/run/dry_run/known_rates.h"
 #include "recipes/run/setup/choose_device.h"
 #include "recipes/run/setup/prepare_folder.h"
 #include "recipes/run/stage/nodes.h"
@@ -141,7 +142,13 @@ absl::Status RunSetup::StartWatching(const TrainOptions& options) {
                                        .patience = recipe().run.watchdog,
                                        .pipeline = HasPipeline(recipe())}));
   env_.watch = watch_.get();
-  if (options.trace.empty()) return absl::OkStatus();
+  if (options.trace.empty()) {
+    if (first() && MeasuredRates(*device_, recipe()).ok()) {
+      own_trace_ = std::make_unique<Trace>(0, -1);
+      env_.trace = own_trace_.get();
+    }
+    return absl::OkStatus();
+  }
   DELINK_ASSIGN_OR_RETURN(
       trace_, TraceFile::Create(options.trace, options.trace_steps,
                                 beginning_->Position().step(), world_));

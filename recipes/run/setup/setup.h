@@ -40,6 +40,9 @@ class RunSetup {
   bool first() const { return world_.rank() == 0; }
   int threads() const { return threads_; }
   RunWatch& watch() const { return *watch_; }
+  // For StepCheck, on rank 0, if the user has no trace; else null. It keeps no
+  // steps unless it is told to.
+  Trace* own_trace() const { return own_trace_.get(); }
   // Call after a step. Writes the trace, if one is due. Collective.
   absl::Status MaybeTrace(StageRun& stage, int64_t step, bool ends);
 
@@ -66,6 +69,7 @@ class RunSetup {
   RunEnv env_;  // of the above
   std::unique_ptr<RunWatch> watch_;
   std::unique_ptr<TraceFile> trace_;  // optional
+  std::unique_ptr<Trace> own_trace_;  // optional
 };
 
 }  // namespace delink

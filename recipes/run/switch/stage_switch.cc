@@ -86,6 +86,7 @@ absl::StatusOr<std::unique_ptr<StageRun>> SwitchStage(
   DELINK_ASSIGN_OR_RETURN(after.loss, Loss(run, *stage));
   DELINK_RETURN_IF_ERROR(
       recorder.Tell(StageSwitched{.at = recorder.Now(position),
+                                  .stage_index = position.stage(),
                                   .why = why,
                                   .before = before,
                                   .after = after}));

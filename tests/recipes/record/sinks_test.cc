@@ -121,6 +121,10 @@ StepDone Step() {
 std::vector<RunEvent> Events() {
   return {Began(),
           Step(),
+          StepsTimed{.at = AtFive("pseudo", 2),
+                     .planned = 0.5,
+                     .measured = 0.75,
+                     .lanes = {{"compute", 0.5, 0.625}, {"host", 0.25, 0.5}}},
           GradientsProbed{.at = AtFive("pseudo", 2),
                           .rho = 0.5,
                           .times_unrelated = 1.5,
@@ -177,6 +181,8 @@ the blend differs from the checkpoint's; from here on web 75.0%, code 25.0%
 matmul peak, measured again: 3.00 MFLOP/s
 source code has ended: all its 10 samples have been read, and repeat = false
 from here on the samples are web 75.0%, code 0.0%
+stage pseudo: a step takes 0.75 s, 1.50 times the planned 0.5 s
+warning: the plan and the steps differ most in lane host: 0.5 s a step for 0.25 s as planned; if the machine was idle, measure its rates anew (delink bench --suite machine)
 step 5  gradients of layers that share agree: rho 0.500, attention 0.250, mlp 0.750; 1.50 times unrelated
 step 5  validation loss 3.0000 (perplexity 20.09)
   by source: web 2.5000, code 3.5000
@@ -294,7 +300,7 @@ TEST(MetricsSink, RowsHaveTheirKeysInTheirOrder) {
   ASSERT_TRUE(sink.ok()) << sink.status();
   Tell(**sink, Events());
   const std::vector<std::string> rows = RowsOf(dir / "metrics.jsonl");
-  ASSERT_EQ(rows.size(), 6);
+  ASSERT_EQ(rows.size(), 7);
   std::string keys;
   const auto start = nlohmann::ordered_json::parse(rows[0]);
   for (const auto& [key, value] : start.items()) keys += key + " ";
@@ -311,19 +317,22 @@ TEST(MetricsSink, RowsHaveTheirKeysInTheirOrder) {
       R"({"step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","loss":3.25,"lr":0.001,"grad_norm":0.5,"seconds":1.5,"tokens_per_s":256.0,"peak_memory":2097152,"bubble":0.25,"network_wait":0.125,"skipped":true,"peak_flops":3000000.0,"norms":{"layers":["embed"],"gradient":[0.5],"weight":[2.0]},"routing":{"layers":["blocks/1"],"load":[[0.5,0.75,1.0,1.25,1.5]],"max_violation":[0.5],"dropped":[0.125],"entropy":[0.25],"z":[2.5],"aux_loss":[0.375],"choices":[[1.0,3.0]]},"sources":{"web":{"samples":5,"tokens":640,"epochs":0.05},"code":{"samples":10,"tokens":1280,"epochs":1.0}}})");
   EXPECT_EQ(
       rows[2],
-      R"({"event":"agreement","step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","agreement":1.5,"rho":0.5,"rho_of":{"attention":0.25,"mlp":0.75},"seconds":2.0})");
+      R"({"event":"timed","step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","planned_step_seconds":0.5,"step_seconds":0.75,"lanes":{"compute":{"planned":0.5,"measured":0.625},"host":{"planned":0.25,"measured":0.5}},"seconds":2.0})");
   EXPECT_EQ(
       rows[3],
+      R"({"event":"agreement","step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","agreement":1.5,"rho":0.5,"rho_of":{"attention":0.25,"mlp":0.75},"seconds":2.0})");
+  EXPECT_EQ(
+      rows[4],
       R"({"step":5,"tokens":640,"flops":320000.0,"stage":"pseudo","validation_loss":3.0,"seconds":3.0,"validation_loss_of":{"web":2.5,"code":3.5}})");
   const std::string bytes =
       R"("gradients":0,"state":0,"activations":0,"slots":0,"boundaries":0,"workspace":0,"copies":0,"records":0,"total":)";
   EXPECT_EQ(
-      rows[4],
+      rows[5],
       R"({"event":"delink","step":5,"from":"pseudo","to":"real","why":"as the recipe says","loss_before":2.5,"loss_after":2.5,"depth_before":4,"depth":4,"unique_parameters":4000,"virtual_parameters":4000,"unique_parameters_before":1000,"virtual_parameters_before":4000,"flops_per_token_before":500.0,"flops_per_token":500.0,"bytes_before":{"weights":4096,)" +
           bytes + R"(4096},"bytes_after":{"weights":16384,)" + bytes +
           R"(16384},"seconds":4.0})");
   EXPECT_EQ(
-      rows[5],
+      rows[6],
       R"({"event":"early_end","step":5,"tokens":640,"flops":320000.0,"why":"enough","best_validation_loss":3.0,"best_step":5,"seconds":5.0})");
 }
 

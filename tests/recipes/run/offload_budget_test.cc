@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -20,6 +19,7 @@
 #include "recipes/schema/machine_file.h"
 #include "tests/recipes/run/tiny_run.h"
 #include "tests/testing/cpu_rates.h"
+#include "tests/testing/environment_variable.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::testing::offload_budget_test {
@@ -71,35 +71,12 @@ class OffloadBudget : public ::testing::Test {
   TinyRuns runs_;
 };
 
-// Of the environment, while this lives.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    const char* const before = std::getenv(name);
-    if (before != nullptr) before_ = before;
-    setenv(name, value.c_str(), 1);
-  }
-  ~Variable() {
-    if (before_) {
-      setenv(name_, before_->c_str(), 1);
-    } else {
-      unsetenv(name_);
-    }
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-
- private:
-  const char* const name_;
-  std::optional<std::string> before_;
-};
-
 // Whatever the machine does, and so whatever is found: who updates how much,
 // which activations go to the host and which are made again, and how far ahead
 // planes come.
 TEST_F(OffloadBudget, IsTheResidentRunAtAnyRates) {
   const TempDir cache;
-  const Variable folder("XDG_CACHE_HOME", cache.path());
+  const EnvironmentVariable folder("XDG_CACHE_HOME", cache.path());
   struct Layout {
     int ranks = 1;
     std::vector<std::string> sets;

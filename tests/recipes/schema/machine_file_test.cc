@@ -4,19 +4,20 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
 
 #include "offload/rates/machine_rates.h"
+#include "tests/testing/environment_variable.h"
 #include "tests/testing/source_path.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::machine_file_test {
 namespace {
 
+using delink::testing::EnvironmentVariable;
 using delink::testing::SourcePath;
 using delink::testing::TempDir;
 using offload::MachineRates;
@@ -78,30 +79,6 @@ std::string With(const std::string& before, const std::string& after) {
   return at == std::string::npos ? text
                                  : text.replace(at, before.size(), after);
 }
-
-// The environment's variable is this while it lives.
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) {
-    if (const char* const before = std::getenv(name)) before_ = before;
-    if (value == nullptr) {
-      unsetenv(name);
-    } else {
-      setenv(name, value, 1);
-    }
-  }
-  ~Variable() {
-    if (before_) {
-      setenv(name_, before_->c_str(), 1);
-    } else {
-      unsetenv(name_);
-    }
-  }
-
- private:
-  const char* const name_;
-  std::optional<std::string> before_;
-};
 
 TEST(MachineFile, ReadsBackEqual) {
   const TempDir dir;
@@ -281,17 +258,18 @@ TEST(MachineFile, BundledMachinesAreWholeAndSourced) {
 }
 
 TEST(MachineFile, AreKeptInTheUsersCache) {
-  const Variable home("HOME", "/hers");
+  const EnvironmentVariable home("HOME", "/hers");
   {
-    const Variable cache("XDG_CACHE_HOME", "/var/hers");
+    const EnvironmentVariable cache("XDG_CACHE_HOME", "/var/hers");
     EXPECT_EQ(*offload::DefaultMachineRatesPath(),
               "/var/hers/delink/machine.toml");
   }
-  for (const char* none : {static_cast<const char*>(nullptr), "", "relative"}) {
-    const Variable cache("XDG_CACHE_HOME", none);
+  for (const std::optional<std::string>& none :
+       {std::optional<std::string>(), {""}, {"relative"}}) {
+    const EnvironmentVariable cache("XDG_CACHE_HOME", none);
     EXPECT_EQ(*offload::DefaultMachineRatesPath(),
               "/hers/.cache/delink/machine.toml");
-    const Variable homeless("HOME", nullptr);
+    const EnvironmentVariable homeless("HOME", std::nullopt);
     EXPECT_THAT(
         std::string(offload::DefaultMachineRatesPath().status().message()),
         HasSubstr("neither HOME nor XDG_CACHE_HOME"));

@@ -117,6 +117,13 @@ std::string WholeMetrics() {
                 {"rho", 0.9},
                 {"rho_of", {{"attention", 0.8}, {"mlp", 0.95}}},
                 {"seconds", 0.6}};
+  Json timed = {{"event", "timed"},
+                {"step", 1},
+                {"tokens", 64},
+                {"stage", "pseudo"},
+                {"planned_step_seconds", 0.25},
+                {"step_seconds", 0.5},
+                {"seconds", 0.5}};
   Json with_norms = Step(2, "pseudo");
   with_norms["norms"] = {{"layers", {"embed", "blocks/0..3"}},
                          {"gradient", {0.5, nullptr}},
@@ -131,9 +138,9 @@ std::string WholeMetrics() {
   last["sources"] = {
       {"web", {{"samples", 6}, {"tokens", 192}, {"epochs", 0.5}}},
       {"code", {{"samples", 2}, {"tokens", 64}, {"epochs", 1.5}}}};
-  return Line(Start(0, "pseudo")) + Line(Step(1, "pseudo")) + Line(probe) +
-         Line(with_norms) + Line(Switch(2)) + Line(Step(3, "real")) +
-         Line(last) + Line(validation);
+  return Line(Start(0, "pseudo")) + Line(Step(1, "pseudo")) + Line(timed) +
+         Line(probe) + Line(with_norms) + Line(Switch(2)) +
+         Line(Step(3, "real")) + Line(last) + Line(validation);
 }
 
 class Reader : public ::testing::Test {
@@ -287,6 +294,8 @@ TEST_F(Reader, AWholeRunIsReadWhole) {
   EXPECT_EQ(run.stages[0].begin.step, 0);
   EXPECT_EQ(run.stages[0].unique_parameters, 10);
   EXPECT_EQ(run.stages[0].bytes.total, 150);
+  EXPECT_EQ(run.stages[0].planned_step, 0.25);
+  EXPECT_EQ(run.stages[0].measured_step, 0.5);
   EXPECT_EQ(run.stages[1].name, "real");
   EXPECT_EQ(run.stages[1].begin.step, 2);
   EXPECT_EQ(run.stages[1].begin.tokens, 128);
@@ -385,7 +394,7 @@ TEST_F(Reader, ATornLastLineIsLeftOutAndTold) {
   EXPECT_THAT(run.steps.Values("step"), SizeIs(4));
   EXPECT_THAT(run.validations.rows(), 0u);
   EXPECT_THAT(run.notes,
-              ElementsAre(HasSubstr("line 8, the last, is incomplete")));
+              ElementsAre(HasSubstr("line 9, the last, is incomplete")));
 }
 
 TEST_F(Reader, ALineThatLacksOnlyItsEndOfLineCounts) {

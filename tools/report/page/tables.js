@@ -67,6 +67,16 @@ function stagesText(run, name) {
       .join(' \u2192 ');
 }
 
+// Seconds of a step, as planned and as measured.
+function timedText(run) {
+  return run.stages.filter((stage) => known(stage.planned_step))
+      .map((stage) => {
+        const planned = digits(stage.planned_step);
+        return `${planned} s \u2192 ${digits(stage.measured_step)} s ` +
+            `(${stage.name})`;
+      }).join('; ') || UNKNOWN;
+}
+
 function switchText(run) {
   const all = run.stages.slice(1).filter((stage) => known(stage.loss_before));
   if (all.length === 0) return UNKNOWN;
@@ -118,6 +128,9 @@ function showSummary(section) {
     { title: 'Tokens', of: of('tokens', si) },
     { title: 'Tokens of each source', of: sourcesText, words: true },
     { title: 'Time', of: of('seconds', duration) },
+    {
+      title: 'A step, planned and measured', of: timedText, words: true,
+    },
     {
       title: 'FLOPs computed',
       of: of('flops', (n) => known(n) ? `${si(n)}FLOP` : UNKNOWN),

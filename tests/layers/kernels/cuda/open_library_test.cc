@@ -4,39 +4,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 
 #include "framework/base/file.h"
+#include "tests/testing/environment_variable.h"
 #include "tests/testing/temp_dir.h"
 
 namespace delink::cuda::open_library_test {
 namespace {
 
+using delink::testing::EnvironmentVariable;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-// Has its way with the environment until the end of the test.
-class ScopedEnvironment {
- public:
-  ScopedEnvironment(const char* name, const char* value) : name_(name) {
-    const char* const before = std::getenv(name);
-    if (before != nullptr) before_ = before;
-    had_ = before != nullptr;
-    setenv(name, value, 1);
-  }
-  ~ScopedEnvironment() {
-    if (had_) setenv(name_, before_.c_str(), 1);
-    if (!had_) unsetenv(name_);
-  }
-  ScopedEnvironment(const ScopedEnvironment&) = delete;
-  ScopedEnvironment& operator=(const ScopedEnvironment&) = delete;
-
- private:
-  const char* const name_;
-  std::string before_;
-  bool had_ = false;
-};
 
 TEST(SharedLibrary, IsFoundWhereTheSystemLooks) {
   const std::string folders[] = {"/no/such/folder", ""};
@@ -68,18 +47,18 @@ TEST(SharedLibrary, WhatIsNotThereIsToldWithWhereItWasLookedFor) {
 }
 
 TEST(CudaLibraries, AreLookedForWhereTheEnvironmentSays) {
-  const ScopedEnvironment root("DELINK_CUDA_ROOT", "/a/root");
-  const ScopedEnvironment toolkit("CUDAToolkit_ROOT", "/a/toolkit");
-  const ScopedEnvironment home("HOME", "/a/home");
+  const EnvironmentVariable root("DELINK_CUDA_ROOT", "/a/root");
+  const EnvironmentVariable toolkit("CUDAToolkit_ROOT", "/a/toolkit");
+  const EnvironmentVariable home("HOME", "/a/home");
   {
-    const ScopedEnvironment caches("XDG_CACHE_HOME", "");
+    const EnvironmentVariable caches("XDG_CACHE_HOME", "");
     EXPECT_THAT(
         CudaLibraryFolders(),
         ElementsAre("/a/root/lib64", "/a/root/lib", "/a/toolkit/lib64",
                     "/a/toolkit/lib", "", "/a/home/.cache/delink/cuda-13/lib64",
                     "/a/home/.cache/delink/cuda-13/lib"));
   }
-  const ScopedEnvironment caches("XDG_CACHE_HOME", "/a/cache");
+  const EnvironmentVariable caches("XDG_CACHE_HOME", "/a/cache");
   EXPECT_EQ(CacheFolder(), "/a/cache/delink");
   const absl::Status status = OpenCudaLibrary("libdelinknone.so.13").status();
   EXPECT_THAT(std::string(status.message()),

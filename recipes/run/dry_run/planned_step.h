@@ -1,0 +1,23 @@
+// The time of a step as a plan predicts it, to hold against the run.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "framework/step/time/lane_use.h"
+#include "recipes/run/stage/stage_run.h"
+
+namespace delink {
+
+struct PlannedStep {
+  double seconds = 0;
+  RankLanes lanes;  // of rank 0
+};
+
+// Of stage `index`, on rank 0. nullopt: no rates of this machine are stored.
+// Allocates no device memory.
+absl::StatusOr<std::optional<PlannedStep>> PlanStep(const RunEnv& env,
+                                                    size_t index);
+
+}  // namespace delink

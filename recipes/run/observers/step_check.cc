@@ -1,0 +1,61 @@
+#include "recipes/run/observers/step_check.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "framework/base/at.h"
+#include "framework/base/status_macros.h"
+#include "framework/step/time/trace.h"
+
+namespace delink {
+
+absl::Status StepCheck::Begin(size_t index, int64_t step) {
+  first_ = step;
+  seconds_.clear();
+  DELINK_ASSIGN_OR_RETURN(planned_, PlanStep(run_->env(), index));
+  if (Trace* const trace = run_->own_trace(); trace != nullptr) {
+    trace->Keep(step + kSteps - kTraced + 1, step + kSteps);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<StepsTimed>> StepCheck::Step(StageRun& stage,
+                                                          const RunMoment& at,
+                                                          double seconds) {
+  if (!planned_.has_value()) return std::nullopt;
+  const int64_t done = at.step - first_;
+  if (done > kWarm && done <= kSteps - kTraced) seconds_.push_back(seconds);
+  if (done < kSteps) return std::nullopt;
+  DELINK_RETURN_IF_ERROR(stage.executor().Drain());
+  const auto middle =
+      seconds_.begin() + static_cast<int64_t>(seconds_.size() / 2);
+  std::nth_element(seconds_.begin(), middle, seconds_.end());
+  StepsTimed timed{.at = at,
+                   .planned = planned_->seconds,
+                   .measured = *middle,
+                   .lanes = LaneTimes()};
+  planned_.reset();
+  return timed;
+}
+
+std::vector<StepsTimed::LaneTime> StepCheck::LaneTimes() const {
+  std::vector<StepsTimed::LaneTime> times;
+  Trace* const trace = run_->own_trace();
+  if (trace == nullptr) return times;
+  std::array<double, kLanes> planned{};
+  for (const LaneUse& use : planned_->lanes.uses) {
+    At(planned, use.lane) = use.busy;
+  }
+  const std::array<double, kLanes> measured = BusyLanes(*trace);
+  for (int i = 0; i < kLanes; ++i) {
+    if (planned[i] == 0 && measured[i] == 0) continue;
+    times.push_back({.lane = ToString(static_cast<Lane>(i)),
+                     .planned = planned[i],
+                     .measured = measured[i]});
+  }
+  trace->Keep(0, -1);
+  return times;
+}
+
+}  // namespace delink
