@@ -7,18 +7,13 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/at.h"
 #include "framework/base/file.h"
+#include "framework/base/median.h"
 #include "framework/base/status_macros.h"
 #include "framework/base/strict_json.h"
 #include "recipes/plan/lanes_report.h"
 
 namespace delink {
 namespace {
-
-double Median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<int64_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // "F(3,a) of blocks/2" of F(3,a).
 bool IsNameOf(const std::string& name, const Instruction& at) {

@@ -13,8 +13,7 @@
 namespace delink {
 namespace {
 
-// A step that takes so many times as long as planned, or so much less, is worth
-// a word.
+// The log warns of steps that are slower or faster than planned by this factor.
 constexpr double kSurprise = 1.25;
 
 // The assumed fraction of the matmul peak before a run is measured.
@@ -102,8 +101,8 @@ void LogSink::Say(const StepsTimed& timed) {
   DELINK_LOG(kInfo) << absl::StrFormat(
       "stage %s: a step takes %.4g s, %.2f times the planned %.4g s",
       timed.at.stage, timed.measured, times, timed.planned);
-  if (times < kSurprise && times > 1 / kSurprise) return;
-  if (timed.lanes.empty()) return;
+  const bool as_planned = times < kSurprise && times > 1 / kSurprise;
+  if (as_planned || timed.lanes.empty()) return;
   using LaneTime = StepsTimed::LaneTime;
   const auto off = [](const LaneTime& of) {
     return std::abs(of.measured - of.planned);

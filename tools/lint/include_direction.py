@@ -61,7 +61,7 @@ STEP["engine"] = set(STEP)
 
 RUN = {"position": set(), "stage": set(), "dry_run": {"stage"},
        "setup": {"position", "stage", "dry_run"},
-       "observers": {"position", "stage", "setup"}}
+       "observers": {"position", "stage", "dry_run", "setup"}}
 RUN["switch"] = RUN["observers"] | {"observers"}
 RUN[""] = set(RUN)
 

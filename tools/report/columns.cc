@@ -4,8 +4,10 @@
 #include <cmath>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "framework/base/check.h"
+#include "framework/base/median.h"
 
 namespace delink::report {
 namespace {
@@ -80,10 +82,7 @@ double Largest(const std::vector<double>& values) {
 double Median(std::vector<double> values) {
   std::erase_if(values, [](double v) { return std::isnan(v); });
   if (values.empty()) return kNone;
-  const auto middle =
-      values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return delink::Median(std::move(values));
 }
 
 double MeanOfLast(const std::vector<double>& values, size_t end, size_t count) {

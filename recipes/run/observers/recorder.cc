@@ -73,9 +73,7 @@ absl::Status Recorder::Begin(StageRun& stage, const RunPosition& at) {
   const Recipe& recipe = run_->recipe();
   DELINK_ASSIGN_OR_RETURN(StageFacts facts,
                           FactsOf(stage, run_->world().comm()));
-  if (run_->first()) {
-    DELINK_RETURN_IF_ERROR(check_.Begin(at.stage(), at.step()));
-  }
+  if (run_->first()) check_.Begin(at.stage(), at.step());
   return Tell(RunBegan{
       .at = Now(at),
       .resumed = run_->beginning().resumed().has_value(),
@@ -167,7 +165,7 @@ absl::Status Recorder::Tell(const RunEvent& event) {
   DELINK_RETURN_IF_ERROR(TellSinks(event));
   if (const auto* const to = std::get_if<StageSwitched>(&event)) {
     meter_.ForgetSteps();
-    DELINK_RETURN_IF_ERROR(check_.Begin(to->stage_index, to->at.step));
+    check_.Begin(to->stage_index, to->at.step);
   }
   meter_.Lap();
   return absl::OkStatus();

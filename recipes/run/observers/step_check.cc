@@ -1,23 +1,32 @@
 #include "recipes/run/observers/step_check.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "framework/base/at.h"
+#include "framework/base/log.h"
+#include "framework/base/median.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/time/trace.h"
 
 namespace delink {
 
-absl::Status StepCheck::Begin(size_t index, int64_t step) {
+void StepCheck::Begin(size_t index, int64_t step) {
   first_ = step;
   seconds_.clear();
-  DELINK_ASSIGN_OR_RETURN(planned_, PlanStep(run_->env(), index));
+  planned_ = std::nullopt;
+  absl::StatusOr<std::optional<PlannedStep>> planned =
+      PlanStep(run_->env(), index);
+  if (planned.ok()) {
+    planned_ = *std::move(planned);
+  } else {
+    DELINK_LOG(kWarning) << "the time of a step cannot be planned: "
+                         << std::string(planned.status().message());
+  }
   if (Trace* const trace = run_->own_trace(); trace != nullptr) {
     trace->Keep(step + kSteps - kTraced + 1, step + kSteps);
   }
-  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<StepsTimed>> StepCheck::Step(StageRun& stage,
@@ -28,12 +37,9 @@ absl::StatusOr<std::optional<StepsTimed>> StepCheck::Step(StageRun& stage,
   if (done > kWarm && done <= kSteps - kTraced) seconds_.push_back(seconds);
   if (done < kSteps) return std::nullopt;
   DELINK_RETURN_IF_ERROR(stage.executor().Drain());
-  const auto middle =
-      seconds_.begin() + static_cast<int64_t>(seconds_.size() / 2);
-  std::nth_element(seconds_.begin(), middle, seconds_.end());
   StepsTimed timed{.at = at,
                    .planned = planned_->seconds,
-                   .measured = *middle,
+                   .measured = Median(seconds_),
                    .lanes = LaneTimes()};
   planned_.reset();
   return timed;

@@ -2,11 +2,11 @@
 // are stored (delink bench --suite machine).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "recipes/record/run_event.h"
 #include "recipes/run/dry_run/planned_step.h"
@@ -25,8 +25,9 @@ class StepCheck {
 
   explicit StepCheck(const RunSetup& run) : run_(&run) {}
 
-  // Before the first step of stage `index` after `step`.
-  absl::Status Begin(size_t index, int64_t step);
+  // Before the first step of stage `index`, after step `step` of the run. A
+  // plan that fails is logged, and does not end the run.
+  void Begin(size_t index, int64_t step);
   // After each step, which took `seconds`. The kSteps-th waits for the stage's
   // lanes and returns the result.
   absl::StatusOr<std::optional<StepsTimed>> Step(StageRun& stage,

@@ -296,6 +296,8 @@ TEST_F(Reader, AWholeRunIsReadWhole) {
   EXPECT_EQ(run.stages[0].bytes.total, 150);
   EXPECT_EQ(run.stages[0].planned_step, 0.25);
   EXPECT_EQ(run.stages[0].measured_step, 0.5);
+  EXPECT_EQ(ToJson(run)["stages"][0]["planned_step"], 0.25);
+  EXPECT_EQ(ToJson(run)["stages"][0]["measured_step"], 0.5);
   EXPECT_EQ(run.stages[1].name, "real");
   EXPECT_EQ(run.stages[1].begin.step, 2);
   EXPECT_EQ(run.stages[1].begin.tokens, 128);
