@@ -15,9 +15,17 @@
 namespace delink {
 namespace {
 
-// One direction between two ranks, or the link of a group's collectives.
+// One direction between two ranks, all that a rank sends, or the link of a
+// group's collectives.
 class Line {
  public:
+  // When it begins to send what is posted `now`.
+  int64_t Begin(const Link& link, int64_t now, int64_t bytes) {
+    const MutexLock lock(mutex_);
+    const int64_t begin = std::max(free_, now);
+    free_ = begin + InNanoseconds(link.BusySeconds(bytes));
+    return begin;
+  }
   // When an operation is due that could begin at `ready`.
   int64_t Serve(const Link& link, int64_t ready, int64_t bytes) {
     const MutexLock lock(mutex_);
@@ -140,7 +148,7 @@ class DelayedCommunicator final : public Communicator {
   std::unique_ptr<Pending> OfTwo(std::unique_ptr<Pending> operation, bool sends,
                                  int peer, int tag, int64_t bytes) {
     auto posted = std::make_unique<Posted>();
-    posted->at = {now_(), 0};
+    posted->at = {sends ? out_.Begin(link_, now_(), bytes) : now_(), 0};
     Communicator& own = sends ? *sends_ : *receives_;
     Communicator& other = sends ? *receives_ : *sends_;
     std::vector<std::unique_ptr<Pending>> both;
@@ -172,7 +180,7 @@ class DelayedCommunicator final : public Communicator {
   const std::unique_ptr<Communicator> comm_, sends_, receives_;
   const Link link_;
   const Nanoseconds now_;
-  Line collectives_;
+  Line collectives_, out_;
   std::map<int, Line> to_, from_;  // by rank
 };
 

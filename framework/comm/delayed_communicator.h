@@ -5,10 +5,12 @@
 // All ranks that take part tell each other when they posted an operation. Once
 // the last rank has posted it and its link is free, the link sends its bytes;
 // the operation is due one latency later. The next operation is sent during
-// this latency. A communicator has one link for its collectives, and one to and
-// one from each other rank for sends and receives, served in the order in which
-// both ends are ready. Communicators split from it have their own links. A
-// collective counts as the least bytes that each rank must send (link.h).
+// this latency. A communicator has one link for its collectives, and one for
+// all that a rank sends to others, which serves them in the order in which the
+// rank posts them. If a receiver is late, its messages are served in the order
+// in which both ends are ready. Communicators split from it have their own
+// links. A collective counts as the least bytes that each rank must send
+// (link.h).
 //
 // Nobody blocks and nobody spins: a Pending compares the time when it is
 // tested.

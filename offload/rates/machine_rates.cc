@@ -25,6 +25,13 @@ double MachineRates::ParamsPerSecond(UpdatePlace place,
   return 0;
 }
 
+double MachineRates::SpeedOf(int64_t node) const {
+  for (const SlowNode& of : slow) {
+    if (of.node == node) return of.speed;
+  }
+  return 1;
+}
+
 int64_t MachineRates::RanksOfNode() const {
   return device.kind == "cpu" ? devices * threads : devices;
 }

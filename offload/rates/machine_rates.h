@@ -79,6 +79,12 @@ struct NetworkRates {
   int64_t links = 0;       // of a node, between nodes
 };
 
+// A node whose devices and memory are slower than those of the others.
+struct SlowNode {
+  int64_t node = 0;
+  double speed = 1;  // above 0, at most 1
+};
+
 // The kernels run from this compute capability on.
 inline constexpr double kLeastCapability = 8.0;
 
@@ -102,11 +108,13 @@ struct MachineRates {
   NetworkRates inside, between;    // a node, nodes
   std::vector<MatmulRate> matmul;  // on the device
   std::vector<UpdateRate> updates;
+  std::vector<SlowNode> slow;  // each node at most once
 
   // Of the largest products. 0: not known.
   double FlopsOf(DType dtype) const;
   // 0 if it was not measured.
   double ParamsPerSecond(UpdatePlace place, const ParamForms& forms) const;
+  double SpeedOf(int64_t node) const;
   // Ranks that it has room for: one a device, on the CPU one a thread.
   int64_t RanksOfNode() const;
   int64_t ranks() const { return nodes * RanksOfNode(); }

@@ -13,7 +13,9 @@
 #include "framework/step/proof/joint_plan.h"
 #include "framework/step/proof/visit_meetings.h"
 #include "layers/ops/accumulate.h"
+#include "offload/plan/foreseen_step.h"
 #include "parallel/pipeline/pipeline_time.h"
+#include "recipes/run/dry_run/find_homes.h"
 #include "recipes/run/observers/pipeline_rows.h"
 #include "recipes/schema/describe.h"
 
@@ -34,7 +36,9 @@ std::vector<MemoryLedger::Entry> Taken(const DeviceLedgers& ledgers) {
 }
 
 // "tensor x data": along which axes ranks of a group differ.
-std::string AlongOf(const Mesh& mesh, const std::vector<int>& group) {
+std::string AlongOf(const Mesh& mesh, StepExchange::Among among,
+                    const std::vector<int>& group) {
+  if (among >= StepExchange::Among::kExpert) return "expert";
   std::string along;
   for (const Axis axis : mesh.order) {
     const int first = mesh.PlaceOf(group.front())[axis];
@@ -60,186 +64,24 @@ void Count(const ExchangePlan& one, PipelineStagePlan& plan) {
   plan.exchanges.push_back(one);
 }
 
-std::string NameOf(VisitExchange::Kind kind) {
-  switch (kind) {
-    case VisitExchange::Kind::kGather:
-      return "all-gather";
-    case VisitExchange::Kind::kScatter:
-      return "reduce-scatter";
-    case VisitExchange::Kind::kAllToAll:
-      return "all-to-all";
-    case VisitExchange::Kind::kAllToNodes:
-      return "all-to-all of nodes";
-    case VisitExchange::Kind::kAllToNode:
-      return "all-to-all within a node";
-    case VisitExchange::Kind::kSum:
-      return "all-reduce";
-    case VisitExchange::Kind::kMax:
-      break;
-  }
-  return "all-reduce max";
-}
-
-// Exchanges within visits and updates.
-void CountInside(const ImaginedStage& imagined,
-                 const std::vector<LayerPlan>& layers,
-                 PipelineStagePlan& plan) {
-  const ParamStore& store = imagined.stage().store();
+// Exchanges of a step, by kind.
+void CountExchanges(const ParamStore& store, PipelineStagePlan& plan) {
   const Layout& layout = store.layout();
-  const int64_t tensor = layout.mesh().tensor;
-  for (const Instruction& at : plan.program.instructions) {
-    if (at.op == Op::kUpdate) {
-      const int local = layout.LocalSlabOf(at.slab, store.rank());
-      const DType type = StatisticsOf(store.options().dtype);
-      for (const UpdateExchange& of : imagined.env().optimizer->Exchanges(
-               layout, store.rank(), local, type)) {
-        const bool sum = of.kind == UpdateExchange::Kind::kSum;
-        Count({"updates", sum ? "all-reduce" : "all-gather", "tensor", tensor,
-               1, (sum ? 1 : tensor) * of.count * SizeOf(of.dtype)},
-              plan);
+  for (size_t i = 0; i < plan.exchanged.size(); ++i) {
+    const Instruction& at = plan.program.instructions[i];
+    for (const StepExchange& of : plan.exchanged[i]) {
+      if (of.what.empty()) continue;
+      if (of.what == "boundaries") plan.sent_bytes += of.bytes;
+      if (of.what == "gradients" || of.what == "weights") {
+        const bool reduces = of.kind == ExchangeKind::kReduceScatter;
+        (reduces ? plan.reduced_bytes : plan.gathered_bytes) += of.bytes;
       }
-    }
-    if (at.layer < 0) continue;
-    for (const Phase phase : PhasesOf(PassKind::kStep, at)) {
-      const VisitExchanges& all = At(layers, at.layer).exchanges;
-      for (const VisitExchange& of : At(all, static_cast<int>(phase))) {
-        Count({"activations", NameOf(of.kind), ToString(of.axis),
-               RanksOf(layout.mesh(), of), 1, of.bytes},
-              plan);
-      }
-    }
-  }
-}
-
-// An exchange of a slab's weights or gradient, which has `bytes` in all.
-struct SlabExchange {
-  enum class Kind : uint8_t { kReduceScatter, kAllGather, kBroadcast, kGather };
-  Kind kind = Kind::kReduceScatter;
-  std::vector<int> ranks;
-  int64_t bytes = 0;
-};
-
-const char* ToString(SlabExchange::Kind kind) {
-  switch (kind) {
-    case SlabExchange::Kind::kReduceScatter:
-      return "reduce-scatter";
-    case SlabExchange::Kind::kAllGather:
-      return "all-gather";
-    case SlabExchange::Kind::kBroadcast:
-      return "broadcast";
-    case SlabExchange::Kind::kGather:
-      break;
-  }
-  return "gather";
-}
-
-// Of a kReduce, a kGather or a kFetch of sharded weights, in order.
-std::vector<SlabExchange> ExchangesOf(const ParamStore& store,
-                                      const Instruction& at) {
-  using Kind = SlabExchange::Kind;
-  const Layout& layout = store.layout();
-  const int slab = SlabHere(store, at.slab);
-  const int local = layout.LocalSlabOf(at.slab, store.rank());
-  const std::vector<int>& group = *store.local(slab).group;
-  if (group.size() == 1) return {};
-  const PlacementRow& row = store.placement(slab);
-  const bool owned = row.owner != kNoOwner;
-  const Kind gathers = owned ? Kind::kBroadcast : Kind::kAllGather;
-  const int64_t weights = store.whole_bytes(slab, Plane::kWeight);
-  if (at.op == Op::kFetch) {
-    return {{gathers, layout.GatherGroup(local, store.rank()), weights}};
-  }
-  if (at.op == Op::kGather && row.weight.sharded) {
-    const int64_t here = store.bytes(slab, Plane::kWeight);
-    if (here == 0) return {};
-    return {{gathers, layout.ReplicaGroup(local, store.rank()), here}};
-  }
-  if (at.op == Op::kGather) return {{gathers, group, weights}};
-  const int64_t bytes = store.whole_bytes(slab, Plane::kGradient);
-  if (InTwoSteps(store, slab)) {
-    const int64_t part = bytes / std::ssize(group) * store.local(slab).replicas;
-    return {
-        {Kind::kReduceScatter, layout.GatherGroup(local, store.rank()), bytes},
-        {Kind::kReduceScatter, layout.ReplicaGroup(local, store.rank()), part}};
-  }
-  std::vector<SlabExchange> exchanges = {{Kind::kReduceScatter, group, bytes}};
-  // Every rank updates all of it, or one does.
-  if (!row.state.sharded) exchanges.push_back({Kind::kAllGather, group, bytes});
-  if (owned) exchanges.push_back({Kind::kGather, group, bytes});
-  return exchanges;
-}
-
-// Exchanges of all lanes other than compute in a step.
-void CountExchanges(const ParamStore& store,
-                    const std::vector<LayerPlan>& layers,
-                    PipelineStagePlan& plan) {
-  const Mesh& mesh = store.layout().mesh();
-  for (const Instruction& at : plan.program.instructions) {
-    if (at.op == Op::kSend) {
-      const int64_t bytes =
-          At(layers, at.layer).input.elements() * SizeOf(store.options().dtype);
-      plan.sent_bytes += bytes;
-      Count({"boundaries", "send", "pipeline", 2, 1, bytes}, plan);
-    }
-    const bool gather =
-        at.op == Op::kGather || GathersWeights(plan.program.shape, at);
-    if (at.op != Op::kReduce && !gather) continue;
-    for (const SlabExchange& of : ExchangesOf(store, at)) {
-      const bool reduces = of.kind == SlabExchange::Kind::kReduceScatter;
-      (reduces ? plan.reduced_bytes : plan.gathered_bytes) += of.bytes;
-      Count({gather ? "weights" : "gradients", ToString(of.kind),
-             AlongOf(mesh, of.ranks), std::ssize(of.ranks), 1, of.bytes},
+      const std::vector<int> ranks =
+          RanksOf(layout, store.rank(), plan.program, at, of.among);
+      Count({of.what, of.name, AlongOf(layout.mesh(), of.among, ranks),
+             std::ssize(ranks), 1, of.bytes},
             plan);
     }
-  }
-}
-
-// What a kReduce, a kGather or a kFetch of sharded weights sends.
-Sent SentOfSlab(const ParamStore& store, const Instruction& at) {
-  const int slab = SlabHere(store, at.slab);
-  Sent sent;
-  for (const SlabExchange& of : ExchangesOf(store, at)) {
-    const int64_t ranks = std::ssize(of.ranks);
-    ++sent.operations;
-    switch (of.kind) {
-      case SlabExchange::Kind::kReduceScatter:
-      case SlabExchange::Kind::kAllGather:
-        sent.bytes += SentInParts(of.bytes, ranks);
-        break;
-      case SlabExchange::Kind::kBroadcast:
-        sent.bytes += store.slab(slab).elements *
-                      SizeOf(store.dtype(slab, Plane::kWeight));
-        break;
-      case SlabExchange::Kind::kGather:
-        sent.bytes += of.bytes / ranks;  // the owner nothing
-        break;
-    }
-  }
-  return sent;
-}
-
-// What an instruction makes this rank send.
-Sent SentBy(ImaginedStage& imagined, const std::vector<LayerPlan>& layers,
-            const Program& program, const Instruction& at) {
-  const ParamStore& store = imagined.stage().store();
-  switch (at.op) {
-    case Op::kSend:
-    case Op::kRecv:
-      return {1, At(layers, at.layer).input.elements() *
-                     SizeOf(store.options().dtype)};
-    case Op::kReduce:
-    case Op::kGather:
-      return SentOfSlab(store, at);
-    case Op::kFetch:
-      return GathersWeights(program.shape, at) ? SentOfSlab(store, at) : Sent();
-    case Op::kNorm: {
-      const int ranks = store.layout().mesh().ranks();
-      const int64_t bytes =
-          imagined.stage().executor().memory().sums * SizeOf(DType::kF64);
-      return ranks == 1 ? Sent() : Sent{1, SentForSum(bytes, ranks)};
-    }
-    default:
-      return SentWithin(program, at);
   }
 }
 
@@ -291,9 +133,76 @@ WholeGradients WholeOf(const StageRun& stage) {
   return whole;
 }
 
+// Bytes of a copy between host and device.
+int64_t CopiedBytes(const StageRun& stage, const Instruction& at) {
+  const ParamStore& store = stage.store();
+  const Executor& executor = stage.executor();
+  if (!IsOverBus(at.lane)) return 0;
+  if (at.op == Op::kStoreSlot || at.op == Op::kLoadSlot) {
+    const int32_t slots = SlotClassOf(executor.program().shape, at.layer);
+    return At(executor.memory().stored, slots).bytes;
+  }
+  if (at.op != Op::kFetch && at.op != Op::kEvict) return 0;
+  int64_t bytes = 0;
+  for (const Plane plane : PlanesOf(store, PlaneSetOf(at))) {
+    bytes += store.bytes(SlabHere(store, at.slab), plane);
+  }
+  return bytes;
+}
+
+Trace::Entry EntryOf(const StageRun& stage,
+                     const std::vector<LayerPlan>& layers,
+                     const Instruction& at) {
+  const ParamStore& store = stage.store();
+  Trace::Entry entry{
+      .at = at, .name = ToString(at), .bytes = CopiedBytes(stage, at)};
+  if (at.slab >= 0) entry.of = store.slab(SlabHere(store, at.slab)).name;
+  if (at.layer >= 0) {
+    entry.of = stage.model().layer_name(At(store.layout().visited(), at.layer));
+    const VisitFlops flops = FlopsOf(At(layers, at.layer), at);
+    entry.forward_flops = flops.forward;
+    entry.backward_flops = flops.backward;
+    entry.recompute_flops = flops.recompute;
+  }
+  if (!entry.of.empty()) absl::StrAppend(&entry.name, " of ", entry.of);
+  return entry;
+}
+
+// With the rates of a node.
+void Time(ImaginedStage& imagined, const std::vector<LayerPlan>& layers,
+          const offload::StepRates& rates, PipelineStagePlan& plan) {
+  const StageRun& stage = imagined.stage();
+  const ParamStore& store = stage.store();
+  const Executor& executor = stage.executor();
+  plan.seconds = SecondsOf({.program = executor.program(),
+                            .store = store,
+                            .memory = executor.memory(),
+                            .layers = executor.layers(),
+                            .rates = OfOneRank(imagined.env(), rates)});
+  for (size_t i = 0; i < plan.program.instructions.size(); ++i) {
+    Trace::Entry entry = EntryOf(stage, layers, plan.program.instructions[i]);
+    for (const StepExchange& of : plan.exchanged[i]) entry.bytes += of.bytes;
+    plan.entries.push_back(std::move(entry));
+  }
+  // A checkpoint has each value once, from its owner.
+  for (size_t s = 0; s < store.slabs().size(); ++s) {
+    const auto slab = static_cast<int>(s);
+    int64_t state = 0;
+    for (const Plane plane : PlanesOf(store, PlaneSet::kState)) {
+      state += store.bytes(slab, plane);
+    }
+    plan.switched_bytes += store.bytes(slab, Plane::kWeight) + state;
+    const int64_t owned = store.owned(slab).size();
+    if (owned == 0) continue;
+    const int64_t here = store.held(slab, Plane::kState0).size();
+    plan.saved_bytes += owned * SizeOf(DType::kF32) + state * owned / here;
+  }
+}
+
 // For one rank of a pipeline stage.
 PipelineStagePlan Describe(ImaginedStage& imagined, const PipelineRow& row,
-                           const std::vector<LayerPlan>& layers) {
+                           const std::vector<LayerPlan>& layers,
+                           const offload::StepRates* rates) {
   StageRun& stage = imagined.stage();
   PipelineStagePlan plan{.row = row,
                          .rank = stage.store().rank(),
@@ -310,16 +219,30 @@ PipelineStagePlan Describe(ImaginedStage& imagined, const PipelineRow& row,
     }
   }
   for (const Instruction& at : plan.program.instructions) {
-    plan.sent.push_back(SentBy(imagined, layers, plan.program, at));
+    plan.exchanged.push_back(ExchangesOf(imagined, layers, plan.program, at));
+    plan.sent.push_back(SentIn(plan.exchanged.back()));
   }
-  CountExchanges(stage.store(), layers, plan);
-  CountInside(imagined, layers, plan);
+  CountExchanges(stage.store(), plan);
+  if (rates != nullptr) Time(imagined, layers, *rates, plan);
   return plan;
 }
 
 }  // namespace
 
-absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
+std::vector<Column> ColumnsOf(const PipelinePlan& plan, const Mesh& mesh) {
+  const int stages = static_cast<int>(plan.stages.size());
+  std::vector<Column> columns(mesh.ranks() / stages, Column(stages));
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    const MeshPlace at = mesh.PlaceOf(rank);
+    const int stage = at[Axis::kPipeline];
+    At(At(columns, mesh.InStage(at)), stage) = {
+        .rank = rank, .program = &At(plan.stages, stage).program};
+  }
+  return columns;
+}
+
+absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first,
+                                          const offload::StepRates* rates) {
   StageRun& stage = first.stage();
   const ParamStore& store = stage.store();
   const std::vector<PipelineRow> rows =
@@ -332,7 +255,7 @@ absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first) {
   DELINK_RETURN_IF_ERROR(
       ForEachHeaviest(first, [&](ImaginedStage& of, const HeaviestRank&) {
         const PipelineRow& row = rows[plan.stages.size()];
-        plan.stages.push_back(Describe(of, row, layers));
+        plan.stages.push_back(Describe(of, row, layers, rates));
         return absl::OkStatus();
       }));
   if (rows.size() == 1) return plan;

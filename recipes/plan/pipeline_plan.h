@@ -13,6 +13,9 @@
 #include "framework/step/plan/memory.h"
 #include "framework/step/program/instruction.h"
 #include "framework/step/time/step_time.h"
+#include "framework/step/time/trace.h"
+#include "offload/plan/bounds.h"
+#include "recipes/plan/step_exchanges.h"
 #include "recipes/record/pipeline_table.h"
 #include "recipes/run/dry_run/imagined_stage.h"
 
@@ -42,8 +45,15 @@ struct PipelineStagePlan {
   MemoryAccount account;  // as that rank reports it
   std::vector<MemoryLedger::Entry> taken;  // the same by name
   WholeGradients whole;
-  Program program;                 // of one step
-  std::vector<Sent> sent;          // by its instructions
+  Program program;  // of one step
+  // By its instructions: what they exchange, and send or copy.
+  std::vector<std::vector<StepExchange>> exchanged;
+  std::vector<Sent> sent;
+  // With rates: seconds by themselves, and what a trace says of them.
+  std::vector<double> seconds;
+  std::vector<Trace::Entry> entries;
+  // Of the rank: what it writes to a checkpoint, and what a switch brings it.
+  int64_t saved_bytes = 0, switched_bytes = 0;
   std::vector<std::string> slabs;  // of the stage
   // Groups of ranks that have the same of these slabs, each group once.
   std::vector<std::vector<int>> groups;
@@ -71,8 +81,12 @@ struct PipelinePlan {
   std::vector<std::string> picture;  // a row per stage; none without a pipeline
 };
 
+// Every rank's program, by column, stage.
+std::vector<Column> ColumnsOf(const PipelinePlan& plan, const Mesh& mesh);
+
 // The plan of `first`, the stage on rank 0. Creates the stage on the heaviest
-// rank of each pipeline stage.
-absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first);
+// rank of each pipeline stage. `rates`: of a whole node.
+absl::StatusOr<PipelinePlan> PlanPipeline(
+    ImaginedStage& first, const offload::StepRates* rates = nullptr);
 
 }  // namespace delink

@@ -80,14 +80,17 @@ std::string Table(const PipelinePlan& plan) {
 std::string NumbersText(const std::vector<int>& numbers) {
   std::string text;
   for (size_t i = 0; i < numbers.size(); ++i) {
+    // As many as possible that lie at equal distances.
     size_t last = i;
+    const int step = i + 1 < numbers.size() ? numbers[i + 1] - numbers[i] : 0;
     while (last + 1 < numbers.size() &&
-           numbers[last + 1] == numbers[last] + 1) {
+           numbers[last + 1] == numbers[last] + step) {
       ++last;
     }
     absl::StrAppend(&text, text.empty() ? "" : ",", numbers[i]);
-    if (last < i + 2) continue;
+    if (last < i + (step == 1 ? 2 : 3)) continue;
     absl::StrAppend(&text, "..", numbers[last]);
+    if (step != 1) absl::StrAppend(&text, " by ", step);
     i = last;
   }
   return text;
@@ -98,11 +101,25 @@ std::string PipelineText(const PipelinePlan& plan) {
   for (const auto line : absl::StrSplit(Table(plan), '\n', absl::SkipEmpty())) {
     absl::StrAppend(&text, "  ", line, "\n");
   }
+  // Groups that are alike are one line.
+  std::vector<std::pair<std::string, int>> lines;
   for (const SharedSlabs& shared : plan.shared) {
-    absl::StrAppend(&text, "  pipeline stages ", NumbersText(shared.stages),
-                    " share ", absl::StrJoin(shared.slabs, ", "), ": their ",
-                    shared.ranks, " ranks reduce ",
-                    FormatBytes(shared.gradient_bytes), " together\n");
+    const std::string line = absl::StrCat(
+        "  pipeline stages ", NumbersText(shared.stages), " share ",
+        absl::StrJoin(shared.slabs, ", "), ": their ", shared.ranks,
+        " ranks reduce ", FormatBytes(shared.gradient_bytes), " together");
+    const auto known =
+        std::ranges::find(lines, line, &std::pair<std::string, int>::first);
+    if (known == lines.end()) {
+      lines.emplace_back(line, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  for (const auto& [line, groups] : lines) {
+    absl::StrAppend(&text, line);
+    if (groups > 1) absl::StrAppend(&text, ", in ", groups, " groups");
+    text += "\n";
   }
   absl::StrAppendFormat(&text, "  idle for %.1f%% of a step as planned\n",
                         100 * plan.bubble);
@@ -113,15 +130,30 @@ std::string PipelineText(const PipelinePlan& plan) {
 }
 
 std::string ExchangesText(const PipelinePlan& plan) {
-  std::string text;
+  std::vector<std::pair<std::string, std::vector<int>>> ranks;  // by lines
   for (const PipelineStagePlan& stage : plan.stages) {
-    if (stage.exchanges.empty()) continue;
-    absl::StrAppend(&text, "  rank ", stage.rank, " exchanges in a step:\n");
+    std::string lines;
     for (const ExchangePlan& of : stage.exchanges) {
       absl::StrAppendFormat(
-          &text, "  %12s  %-14s  along %s (%d ranks)  %d x, %s\n", of.what,
+          &lines, "  %12s  %-14s  along %s (%d ranks)  %d x, %s\n", of.what,
           of.kind, of.along, of.ranks, of.count, FormatBytes(of.bytes));
     }
+    if (lines.empty()) continue;
+    const auto known = std::ranges::find(
+        ranks, lines, &std::pair<std::string, std::vector<int>>::first);
+    const auto rank = static_cast<int>(stage.rank);
+    if (known == ranks.end()) {
+      ranks.push_back({lines, {rank}});
+    } else {
+      known->second.push_back(rank);
+    }
+  }
+  std::string text;
+  for (const auto& [lines, of] : ranks) {
+    const bool several = of.size() > 1;
+    absl::StrAppend(&text, several ? "  ranks " : "  rank ", NumbersText(of),
+                    several ? " each exchange" : " exchanges", " in a step:\n",
+                    lines);
   }
   return text;
 }

@@ -78,7 +78,8 @@ class WithThreads {
 };
 
 absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
-                                   ImaginedStage& imagined) {
+                                   ImaginedStage& imagined,
+                                   const offload::StepRates* rates = nullptr) {
   StageRun& stage = imagined.stage();
   StagePlan plan{.name = stage.stage().name,
                  .begin = recipe.PlannedBegin(stage.index()).step,
@@ -98,7 +99,7 @@ absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
   const int64_t step_tokens = stage.cut().global() * stage.cut().seq;
   plan.tokens = plan.steps() * step_tokens;
   plan.flops_per_step = plan.flops_per_token * static_cast<double>(step_tokens);
-  DELINK_ASSIGN_OR_RETURN(plan.pipeline, PlanPipeline(imagined));
+  DELINK_ASSIGN_OR_RETURN(plan.pipeline, PlanPipeline(imagined, rates));
   for (const PipelineStagePlan& of : plan.pipeline.stages) {
     if (of.account.total() > plan.account.total()) {
       plan.account = of.account;
@@ -175,10 +176,52 @@ absl::StatusOr<std::optional<KnownRates>> RatesOfPlan(const RunPlan& plan,
   return RatesFor(*env.device, recipe);
 }
 
+// Checkpoints that a run saves in steps of a stage: by the recipe's interval,
+// and at the end.
+int64_t SavesOf(const Recipe& recipe, const StagePlan& stage) {
+  const int64_t every = recipe.run.checkpoint_every;
+  if (every == 0) return 1;
+  return stage.end / every - stage.begin / every + (stage.end % every != 0);
+}
+
+struct OnMachine {
+  const PlannedMachine& machine;
+  bool drains = false;  // TimeStep
+  SimulatedTrace* trace = nullptr;
+};
+
+absl::Status Simulate(const RunEnv& env, const OnMachine& on,
+                      const StageRun& stage, StagePlan& plan) {
+  const SimulatedStage simulated{.plan = plan.pipeline,
+                                 .layout = stage.store().layout(),
+                                 .machine = on.machine,
+                                 .nodes = env.nodes,
+                                 .drains = on.drains,
+                                 .begin = plan.begin,
+                                 .trace = on.trace};
+  DELINK_ASSIGN_OR_RETURN(MachineStep step,
+                          SimulateStep(simulated, stage.index() > 0));
+  step.steps = plan.steps();
+  step.saves = SavesOf(*env.recipe, plan);
+  const double peak = static_cast<double>(on.machine.ranks) *
+                      on.machine.RankFlops(env.recipe->run.precision);
+  if (step.seconds > 0) {
+    const Executor& executor = stage.executor();
+    const double tokens = plan.flops_per_step / plan.flops_per_token;
+    step.tokens_per_second = tokens / step.seconds;
+    step.utilization =
+        tokens / static_cast<double>(executor.memory().batch.tokens()) *
+        executor.model_flops_per_micro_batch() / (step.seconds * peak);
+  }
+  plan.simulated = std::move(step);
+  return absl::OkStatus();
+}
+
 // Plans stage `index`. env.homes has the results of earlier stages and gets
 // this one's. `before`: planes by rank.
 absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
                                     const std::optional<KnownRates>& rates,
+                                    const std::optional<OnMachine>& on,
                                     std::vector<PlaneBytes>& before) {
   const Recipe& recipe = *env.recipe;
   const OffloadRules& offload = recipe.stages[index].offload;
@@ -189,7 +232,12 @@ absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
   }
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ImaginedStage> stage,
                           ImaginedStage::Create(env, index, 0));
-  DELINK_ASSIGN_OR_RETURN(StagePlan plan, Describe(recipe, *stage));
+  DELINK_ASSIGN_OR_RETURN(
+      StagePlan plan,
+      Describe(recipe, *stage, on.has_value() ? &rates->rates : nullptr));
+  if (on.has_value()) {
+    DELINK_RETURN_IF_ERROR(Simulate(env, *on, stage->stage(), plan));
+  }
   if (offload.any()) {
     DELINK_ASSIGN_OR_RETURN(plan.offload, PlanOffload(*stage, *rates, found));
   }
@@ -226,8 +274,21 @@ double RunPlan::flops() const {
   return flops;
 }
 
+double RunPlan::seconds() const {
+  double seconds = 0;
+  for (const StagePlan& stage : stages) {
+    seconds += stage.simulated->run_seconds();
+  }
+  return seconds;
+}
+
 absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
                                 const ModelList& models) {
+  if (!options.trace.empty() && !options.machine.empty()) {
+    return absl::InvalidArgumentError(
+        "--trace: takes times from a run of this machine, but --machine "
+        "computes those of another; leave one of them out");
+  }
   std::optional<offload::MachineRates> machine;
   std::vector<std::string> sets = options.sets;
   if (!options.machine.empty()) {
@@ -267,14 +328,26 @@ absl::StatusOr<RunPlan> PlanRun(const PlanOptions& options,
   env.homes.resize(recipe.stages.size());
   DELINK_ASSIGN_OR_RETURN(const std::optional<KnownRates> rates,
                           RatesOfPlan(plan, env));
+  std::unique_ptr<SimulatedTrace> trace;
+  if (!options.trace_out.empty()) {
+    DELINK_ASSIGN_OR_RETURN(trace, SimulatedTrace::Create(options.trace_out));
+  }
+  std::optional<OnMachine> on;
+  if (planned.has_value()) {
+    on.emplace(OnMachine{.machine = *planned,
+                         .drains = !HasLaneThread(recipe, plan.threads),
+                         .trace = trace.get()});
+  }
   std::vector<PlaneBytes> before;
   for (size_t i = 0; i < recipe.stages.size(); ++i) {
-    DELINK_ASSIGN_OR_RETURN(StagePlan stage, PlanStage(env, i, rates, before));
+    DELINK_ASSIGN_OR_RETURN(StagePlan stage,
+                            PlanStage(env, i, rates, on, before));
     if (stage.offload.has_value() && machine.has_value()) {
       stage.offload->host_memory = machine->host_bytes;
     }
     plan.stages.push_back(std::move(stage));
   }
+  if (trace != nullptr) DELINK_RETURN_IF_ERROR(trace->Finish());
   if (!options.trace.empty()) {
     DELINK_RETURN_IF_ERROR(TimeByTrace(options, recipe, plan));
   }

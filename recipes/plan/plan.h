@@ -19,6 +19,7 @@
 #include "framework/tensor/dtype.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/machine_plan.h"
+#include "recipes/plan/machine_step.h"
 #include "recipes/plan/offload_plan.h"
 #include "recipes/plan/pipeline_plan.h"
 #include "recipes/plan/step_trace.h"
@@ -45,6 +46,8 @@ struct PlanOptions {
   Link bus;   // between host and device, each way
   // A file: the plan is for its machine. Empty: for this one.
   std::string machine;
+  // With a machine: where to write the simulated steps. Empty: nowhere.
+  std::string trace_out;
 };
 
 // A stage with another ZeRO stage, with all "auto" planes on the device.
@@ -88,7 +91,8 @@ struct StagePlan {
   int64_t reduced_bytes = 0;
   int64_t gathered_bytes = 0;
   std::optional<TracedTime> traced;
-  std::optional<OffloadPlan> offload;  // if the stage has such a key
+  std::optional<MachineStep> simulated;  // with a machine
+  std::optional<OffloadPlan> offload;    // if the stage has such a key
   // If it has a budget of the device, and several ranks have a slab.
   std::vector<ZeroPlan> zeros;
 
@@ -116,6 +120,8 @@ struct RunPlan {
   // The peak of a rank's device memory over the whole run.
   int64_t peak_bytes() const;
   double flops() const;
+  // With a machine: simulated.
+  double seconds() const;
   // The time of `flops` on all ranks at their peak, which must be known.
   double LeastSeconds(double flops) const { return flops / peak_flops; }
 };

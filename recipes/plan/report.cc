@@ -104,6 +104,20 @@ std::string PeakText(const RunPlan& plan) {
          "\n";
 }
 
+// On the machine.
+std::string UseText(const RunPlan& plan) {
+  const MachineUse use = UseOf(*plan.machine, plan.seconds());
+  std::string text = absl::StrFormat(
+      "  the run takes %.3g days with its checkpoints and switches", use.days);
+  if (use.energy_kwh > 0) {
+    absl::StrAppendFormat(&text, ", %.4g kWh of the devices", use.energy_kwh);
+  }
+  if (use.cost > 0) {
+    absl::StrAppendFormat(&text, ", and costs %.4g", use.cost);
+  }
+  return text + "\n";
+}
+
 std::string WholeText(const StagePlan& s) {
   if (s.whole.all == 0) return "";
   std::string text = absl::StrCat("  of ", FormatBytes(s.whole.all),
@@ -171,6 +185,7 @@ std::string StageText(const RunPlan& plan, const StagePlan& s) {
   text += WholeText(s);
   text += FlopsText(plan, s);
   if (s.traced.has_value()) text += TracedText(*s.traced);
+  if (s.simulated.has_value()) text += StepText(*plan.machine, *s.simulated);
   if (s.offload.has_value()) text += OffloadText(*s.offload);
   text += ZerosText(s);
   if (s.pipeline.stages.size() > 1) {
@@ -246,6 +261,7 @@ Json StageJson(const RunPlan& plan, const StagePlan& s, bool with_program) {
     json["whole_gradients"] = {{"bytes", s.whole.bytes}, {"all", s.whole.all}};
   }
   if (s.traced.has_value()) json["traced"] = ToJson(*s.traced);
+  if (s.simulated.has_value()) AddStep(*plan.machine, *s.simulated, json);
   if (s.offload.has_value()) json["offload"] = ToJson(*s.offload);
   for (const ZeroPlan& of : s.zeros) {
     json["zeros"].push_back({{"zero", of.zero},
@@ -284,7 +300,10 @@ std::string ToText(const RunPlan& plan, bool with_program) {
   text += AccountTable("memory of a rank", accounts);
   absl::StrAppend(&text, "at most ", FormatBytes(plan.peak_bytes()),
                   " of a rank's device at any time\n");
-  if (plan.machine) text += MachineText(*plan.machine, plan.peak_bytes());
+  if (plan.machine) {
+    text += MachineText(*plan.machine, plan.peak_bytes());
+    text += UseText(plan);
+  }
   if (HasHostHomes(plan)) {
     absl::StrAppend(
         &text, "also in host memory: at most ", FormatBytes(kProgramBytes),
@@ -303,7 +322,13 @@ std::string ToJson(const RunPlan& plan, bool with_program) {
            {"vocab", plan.vocab},     {"ranks", plan.ranks},
            {"threads", plan.threads}, {"peak_bytes", plan.peak_bytes()},
            {"flops", plan.flops()}};
-  if (plan.machine) all["machine"] = ToJson(*plan.machine, plan.peak_bytes());
+  if (plan.machine) {
+    all["machine"] = ToJson(*plan.machine, plan.peak_bytes());
+    const MachineUse use = UseOf(*plan.machine, plan.seconds());
+    all["days"] = use.days;
+    if (use.energy_kwh > 0) all["energy_kwh"] = use.energy_kwh;
+    if (use.cost > 0) all["cost"] = use.cost;
+  }
   if (plan.peak_flops > 0) {
     all["peak_flops"] = plan.peak_flops;
     all["least_seconds"] = plan.LeastSeconds(plan.flops());

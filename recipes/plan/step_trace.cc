@@ -29,19 +29,6 @@ std::string MeetingOf(const RankProgram& rank, int64_t index) {
   return ToString(at.op == Op::kRecv ? OppositeOf(at) : at);
 }
 
-// Every rank's program, by column, stage.
-std::vector<Column> ColumnsOf(const PipelinePlan& plan, const Mesh& mesh) {
-  const int stages = static_cast<int>(plan.stages.size());
-  std::vector<Column> columns(mesh.ranks() / stages, Column(stages));
-  for (int rank = 0; rank < mesh.ranks(); ++rank) {
-    const MeshPlace at = mesh.PlaceOf(rank);
-    const int stage = at[Axis::kPipeline];
-    At(At(columns, mesh.InStage(at)), stage) = {
-        .rank = rank, .program = &At(plan.stages, stage).program};
-  }
-  return columns;
-}
-
 }  // namespace
 
 // By rank and index.

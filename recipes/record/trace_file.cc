@@ -160,12 +160,11 @@ absl::StatusOr<std::unique_ptr<TraceFile>> TraceFile::Create(
   return file;
 }
 
-// This rank's events, one per line, separated by commas.
-std::string TraceFile::Events() const {
-  const int rank = world_->rank();
+std::string TraceEvents(const Trace& trace, int rank, std::string_view host,
+                        Trace::Clock::time_point start) {
   std::string text = JsonText(Metadata(
       rank, "process_name",
-      {{"name", absl::StrCat("rank ", rank, " on ", world_->host())}}));
+      {{"name", absl::StrCat("rank ", rank, " on ", std::string(host))}}));
   const auto add = [&](const Json& event) {
     absl::StrAppend(&text, ",\n", JsonText(event));
   };
@@ -176,7 +175,7 @@ std::string TraceFile::Events() const {
     for (const Trace::Span& span : spans) {
       const Trace::Entry& entry =
           span.index < 0 ? BatchEntry()
-                         : At(At(trace_.programs(), span.program), span.index);
+                         : At(At(trace.programs(), span.program), span.index);
       const Lane lane = entry.at.lane;
       const int track = static_cast<int>(lane) + (on_device ? kOnDevice : 0);
       if (tracks.insert(track).second) {
@@ -192,29 +191,29 @@ std::string TraceFile::Events() const {
            {"ph", "X"},
            {"pid", rank},
            {"tid", track},
-           {"ts", Microseconds(span.begin - start_)},
+           {"ts", Microseconds(span.begin - start)},
            {"dur", Microseconds(span.end - span.begin)},
            {"args", ArgsOf(span, entry)}});
     }
   };
-  add_all(trace_.spans(), false);
+  add_all(trace.spans(), false);
   // Within those of compute.
-  for (const Trace::Exchange& exchange : trace_.exchanges()) {
+  for (const Trace::Exchange& exchange : trace.exchanges()) {
     const Trace::Entry& entry =
-        At(At(trace_.programs(), exchange.program), exchange.index);
+        At(At(trace.programs(), exchange.program), exchange.index);
     add({{"name", absl::StrCat(entry.name, ": ", ToString(exchange.what))},
          {"cat", "Exchange"},
          {"ph", "X"},
          {"pid", rank},
          {"tid", static_cast<int>(Lane::kCompute)},
-         {"ts", Microseconds(exchange.begin - start_)},
+         {"ts", Microseconds(exchange.begin - start)},
          {"dur", Microseconds(exchange.end - exchange.begin)},
          {"args",
           {{"step", exchange.step},
            {"bytes", exchange.what.bytes},
-           {"posted", Microseconds(exchange.posted - start_)}}}});
+           {"posted", Microseconds(exchange.posted - start)}}}});
   }
-  add_all(trace_.device_spans(), true);
+  add_all(trace.device_spans(), true);
   return text;
 }
 
@@ -224,7 +223,9 @@ absl::Status TraceFile::OnStep(Executor& executor, int64_t step, bool ends) {
   written_ = true;
   std::string text = "{\"displayTimeUnit\": \"ms\", \"traceEvents\": [\n";
   const DeviceUse use = UseOf(trace_);
-  const std::string mine = Events(), my_use = JsonText(ToJson(use));
+  const std::string mine = TraceEvents(trace_, world_->rank(), world_->host(),
+                                       start_),
+                    my_use = JsonText(ToJson(use));
   std::string uses;
   for (int rank = 0; rank < world_->size(); ++rank) {
     DELINK_ASSIGN_OR_RETURN(const std::string events,

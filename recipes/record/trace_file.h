@@ -33,6 +33,10 @@ struct TraceSteps {
 // "10", "5:8".
 absl::StatusOr<TraceSteps> ParseTraceSteps(std::string_view text);
 
+// A rank's events, one per line, separated by commas. Times are since `start`.
+std::string TraceEvents(const Trace& trace, int rank, std::string_view host,
+                        Trace::Clock::time_point start);
+
 class TraceFile {
  public:
   // Checks early that `path` can be written: makes its folder and, if there is
@@ -58,7 +62,6 @@ class TraceFile {
       : path_(std::move(path)),
         trace_(steps.first, steps.last),
         world_(&world) {}
-  std::string Events() const;
 
   std::string path_;
   Trace trace_;

@@ -20,6 +20,7 @@ using offload::BusRates;
 using offload::MachineRates;
 using offload::MatmulRate;
 using offload::NetworkRates;
+using offload::SlowNode;
 using offload::UpdatePlace;
 using offload::UpdateRate;
 using schema::Word;
@@ -170,6 +171,17 @@ void DescribeUpdate(Section& s, UpdateRate& rate) {
   Rate(s, "parameters_per_s", &rate.params_per_s, true, "parameters updated");
 }
 
+void DescribeSlow(Section& s, SlowNode& slow) {
+  s.Int("node", &slow.node,
+        {.doc = "number of the node, from 0 on", .required = true, .min = 0});
+  s.Float("speed", &slow.speed,
+          {.doc = "its devices', memory's and copies' rates are those above, "
+                  "times this",
+           .required = true,
+           .above = 0.0,
+           .max = 1.0});
+}
+
 void DescribeMeasurement(Section& s, MachineRates& machine) {
   s.String("version", &machine.version, {.doc = "program that measured"});
   s.String("time", &machine.time, {.doc = "UTC"});
@@ -208,6 +220,19 @@ void CheckTopology(Section& s, const MachineRates& machine) {
     s.Error("network.between.links",
             absl::StrCat(machine.between.links, " links, but a node has ",
                          machine.devices, " device(s) (machine.devices)"));
+  }
+  for (size_t i = 0; i < machine.slow.size(); ++i) {
+    const int64_t node = machine.slow[i].node;
+    if (node >= machine.nodes) {
+      s.Error(absl::StrCat("slow[", i, "].node"),
+              absl::StrCat(node, ", but the machine has nodes 0 to ",
+                           machine.nodes - 1, " (machine.nodes)"));
+    }
+    for (size_t k = 0; k < i; ++k) {
+      if (machine.slow[k].node != node) continue;
+      s.Error(absl::StrCat("slow[", i, "].node"),
+              absl::StrCat(node, ", as slow[", k, "].node"));
+    }
   }
   if (machine.matmul.empty()) {
     s.Error("products", "required, but not given: [[products]] tables");
@@ -265,6 +290,9 @@ void schema::DescribeMachine(Section& document, MachineRates& machine) {
       {.doc = "AdamW, by place and form. Forms that are not listed count with "
               "the bandwidth of memory."},
       &machine.updates, DescribeUpdate);
+  document.SubTables<SlowNode>(
+      "slow", {.doc = "Nodes that are slower than the others."}, &machine.slow,
+      DescribeSlow);
   if (document.complete()) CheckTopology(document, machine);
 }
 

@@ -26,7 +26,8 @@ absl::StatusOr<RunPlan> MakePlan(const PlanCommand& command,
                                    .trace = command.trace,
                                    .link = link,
                                    .bus = bus,
-                                   .machine = command.machine},
+                                   .machine = command.machine,
+                                   .trace_out = command.trace_out},
                                   models));
   FindPeak(plan);
   return plan;

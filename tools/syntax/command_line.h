@@ -64,6 +64,7 @@ struct PlanCommand {
   std::string delay;           // as ParseLink wants it; empty: none
   std::string bus;             // likewise
   std::string machine;         // a file; empty: this one
+  std::string trace_out;       // with a machine; empty: none
   bool program = false;
   bool json = false;
 };

@@ -182,6 +182,13 @@ CommandSyntax PlanSyntax() {
                              "machines/ (this machine)",
                      .names = Names::kFile,
                      .must_exist = true},
+                    {.name = "--trace-out",
+                     .value = "FILE",
+                     .to = &plan->trace_out,
+                     .help = "write the simulated steps as a trace, as train "
+                             "--trace does",
+                     .names = Names::kFile,
+                     .needs = {"--machine"}},
                     {.name = "--trace",
                      .value = "FILE",
                      .to = &plan->trace,

@@ -52,14 +52,18 @@ absl::StatusOr<std::shared_ptr<const JointPlan>> PlanTogether(
 }
 
 // For the programs of all stages, with the FLOPs of whole layers.
-double FlopsPerMicroBatch(const std::vector<Program>& programs,
-                          const std::vector<LayerPlan>& layers) {
-  double sum = 0;
+struct MicroBatchFlops {
+  double model = 0, recompute = 0;
+};
+MicroBatchFlops FlopsPerMicroBatch(const std::vector<Program>& programs,
+                                   const std::vector<LayerPlan>& layers) {
+  MicroBatchFlops sum;
   for (const Program& program : programs) {
     for (const Instruction& at : program.instructions) {
       if (at.micro_batch != 0) continue;
       const VisitFlops flops = FlopsOf(At(layers, at.layer), at);
-      sum += flops.forward + flops.backward + flops.recompute;
+      sum.model += flops.forward + flops.backward;
+      sum.recompute += flops.recompute;
     }
   }
   return sum;
@@ -169,11 +173,13 @@ absl::Status Executor::Prepare() {
   // Ranks that share a visit may do more work together than one alone: several
   // may have the same keys and values, or unequal numbers of them.
   const bool alone = !VisitsTogether(shape);
-  flops_per_micro_batch_ = FlopsPerMicroBatch(
+  const MicroBatchFlops flops = FlopsPerMicroBatch(
       plan->Of(PassKind::kStep),
       alone ? layers
             : MeasureWork(*env_.model, *env_.store, options_.batch,
                           env_.accumulate, options_.measured));
+  model_flops_per_micro_batch_ = flops.model;
+  flops_per_micro_batch_ = flops.model + flops.recompute;
   memory_ = MemoryOn(*env_.store, layers);
   DELINK_ASSIGN_OR_RETURN(
       engine_,

@@ -127,6 +127,10 @@ class Executor {
   // FLOPs of forward and backward of one micro-batch over all stages, including
   // recompute, as if one rank computed all: the same for every layout.
   double flops_per_micro_batch() const { return flops_per_micro_batch_; }
+  // The same without recompute.
+  double model_flops_per_micro_batch() const {
+    return model_flops_per_micro_batch_;
+  }
 
  private:
   Executor(const Env& env, const Options& options)
@@ -150,7 +154,7 @@ class Executor {
   Options options_;
   Passes passes_;
   StepMemory memory_;
-  double flops_per_micro_batch_ = 0;
+  double flops_per_micro_batch_ = 0, model_flops_per_micro_batch_ = 0;
   std::unique_ptr<Engine> engine_;
   // The last pass.
   struct Begun {

@@ -1,50 +1,58 @@
 #include "framework/step/proof/joint_execution.h"
 
 #include <algorithm>
-#include <limits>
+#include <array>
+#include <functional>
 #include <map>
 #include <optional>
+#include <queue>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
 #include "framework/base/check.h"
 #include "framework/base/status_macros.h"
+#include "framework/step/proof/joint_meetings.h"
 #include "framework/step/proof/rank_progress.h"
-#include "framework/step/proof/visit_meetings.h"
 
 namespace delink {
 namespace {
 
-// Ends of a way over the bus, in place of a rank.
-constexpr int kToDevice = -1, kToHost = -2;
-
-// One of both steps, counted on.
-struct Waiting {
-  int rank = 0;
-  int32_t position = 0;
-  friend bool operator==(const Waiting&, const Waiting&) = default;
-  friend bool operator<(const Waiting& a, const Waiting& b) {
-    return std::pair(a.rank, a.position) < std::pair(b.rank, b.position);
-  }
-};
+// Ways of a rank.
+enum class WayOf : uint8_t { kToDevice, kToHost, kSends, kInside, kBetween };
 
 class JointExecution {
  public:
   JointExecution(const std::vector<Column>& columns, const Costs& costs)
-      : costs_(costs), stages_(columns.front().size()) {
+      : costs_(costs) {
     for (const Column& column : columns) {
-      for (const RankProgram& rank : column) ranks_.emplace_back(rank);
+      for (const RankProgram& rank : column) {
+        const auto facts = facts_.try_emplace(rank.program, *rank.program);
+        ranks_.emplace_back(rank, facts.first->second);
+      }
     }
-    FindMeetings();
+    announced_.resize(ranks_.size());
+    queued_.resize(ranks_.size());
+    meetings_ = FindMeetings(ranks_, columns.front().size());
+    if (costs_ == nullptr) return;
+    for (const RankProgress& rank : ranks_) {
+      causes_.emplace_back(size_t{2} * rank.count);
+      ready_.emplace_back(rank.count);
+    }
   }
 
   absl::Status Run() {
-    for (bool progress = true; progress; progress = CompleteTransfer()) {
-      while (CompleteHeads()) {
+    for (size_t rank = 0; rank < ranks_.size(); ++rank) Recheck(rank);
+    do {
+      while (!recheck_.empty()) {
+        const int rank = recheck_.front();
+        recheck_.pop();
+        queued_[rank] = false;
+        CompleteHeads(rank);
       }
-    }
+    } while (CompleteOnWay());
     for (size_t rank = 0; rank < ranks_.size(); ++rank) {
       for (int lane = 0; lane < kLanes; ++lane) {
         const int32_t head = ranks_[rank].Head(lane);
@@ -54,215 +62,200 @@ class JointExecution {
     return absl::OkStatus();
   }
 
-  JointTimes Times() const {
+  JointTimes Times() {
     JointTimes times;
     for (const RankProgress& rank : ranks_) {
       const auto second = rank.intervals.begin() + rank.count;
       times.first.emplace_back(rank.intervals.begin(), second);
       times.second.emplace_back(second, rank.intervals.end());
     }
+    times.causes = std::move(causes_);
     return times;
   }
 
  private:
-  // An instruction's key, equal on every rank that meets in it.
-  using Key = std::tuple<Op, Lane, int32_t, int32_t, int32_t, uint8_t>;
-  static Key KeyOf(const Instruction& i) {
-    // The two ends of a transfer are in lanes of their own.
-    return {i.op,          IsTransfer(i) ? Lane::kCompute : i.lane,
-            i.layer,       i.slab,
-            i.micro_batch, i.flags};
+  // One that shares a way with others, and could begin at `ready`.
+  struct OnWay {
+    double ready = 0;
+    Waiting at;
+    int lane = 0;
+    Cause cause;
+    bool operator>(const OnWay& other) const {
+      return std::tie(ready, lane, at.rank) >
+             std::tie(other.ready, other.lane, other.at.rank);
+    }
+  };
+
+  void Recheck(size_t rank) {
+    if (queued_[rank]) return;
+    queued_[rank] = true;
+    recheck_.push(static_cast<int>(rank));
   }
 
-  // The other ranks that do the instruction of rank `r` together with it.
-  std::vector<size_t> PartnersOf(size_t r, const Instruction& i,
-                                 const Collectives& collectives) const {
-    if (IsTransfer(i)) {
-      return {r / stages_ * stages_ + PartnerOf(*ranks_[r].rank.program, i)};
-    }
-    std::vector<size_t> partners;
-    for (size_t other = 0; other < ranks_.size(); ++other) {
-      if (other == r) continue;
-      const bool within = IsVisit(i) || i.op == Op::kUpdate;
-      const bool meets = within ? MeetsInVisit(r, other, i)
-                                : MeetsIn(r, other, i, collectives);
-      if (meets) partners.push_back(other);
-    }
-    return partners;
-  }
-  // Of a collective.
-  bool MeetsIn(size_t r, size_t other, const Instruction& i,
-               const Collectives& collectives) const {
-    const Program& program = *ranks_[r].rank.program;
-    const int32_t stage = ranks_[other].rank.program->stage;
-    if (!collectives.IsOf(stage, i)) return false;
-    if (i.slab < 0) return true;
-    const ProgramShape& shape = program.shape;
-    const int here = PlaceOf(r), there = PlaceOf(other);
-    const Mesh mesh = StageMesh(shape);
-    const AxisCut cut = CutOf(shape, i.slab);
-    const bool by_visit = program.kind == PassKind::kProbe &&
-                          (i.op == Op::kReduce || i.op == Op::kProbe);
-    const int together = mesh.PlacesOfVisit(cut);
-    if (by_visit && here / together != there / together) return false;
-    return mesh.PieceAt(here, cut) == mesh.PieceAt(there, cut);
-  }
-  bool MeetsInVisit(size_t r, size_t other, const Instruction& i) const {
-    const Program& program = *ranks_[r].rank.program;
-    if (ranks_[other].rank.program->stage != program.stage) return false;
-    return AreJoined(program.shape, PlaceOf(r), PlaceOf(other),
-                     AxesWithin(program, i));
-  }
-  // Equal for instructions of a rank that have the same partners.
-  using Partners = std::tuple<Op, int32_t, int32_t, std::vector<bool>>;
-  static Partners KindOfPartners(const Program& program, const Instruction& i) {
-    if (!IsVisit(i) && i.op != Op::kUpdate) return {i.op, i.slab, i.layer, {}};
-    const Axes within = AxesWithin(program, i);
-    std::vector<bool> over;
-    for (const Axis axis : kVisitAxes) over.push_back(within.has(axis));
-    return {Op::kForward, -1, -1, over};
-  }
-  // In its stage.
-  int PlaceOf(size_t r) const { return static_cast<int>(r / stages_); }
-  bool MeetsOthers(const Program& program, const Instruction& i,
-                   const Collectives& collectives) const {
-    if (IsTransfer(i) || collectives.IsOf(program.stage, i)) return true;
-    return ranks_.size() > stages_ && AxesWithin(program, i) != Axes();
-  }
-
-  // A slab may be fetched several times in a step: those that are alike meet in
-  // their order, which CheckMeetings has found to be one in each lane.
-  void FindMeetings() {
-    const Collectives collectives(ranks_.front().rank.program->shape);
-    std::map<const Program*, std::map<Key, std::vector<int32_t>>> alike;
-    for (const RankProgress& rank : ranks_) {
-      const Program& program = *rank.rank.program;
-      if (!alike.try_emplace(&program).second) continue;
-      for (int32_t i = 0; i < rank.count; ++i) {
-        const Instruction& at = program.instructions[i];
-        if (MeetsOthers(program, at, collectives)) {
-          alike[&program][KeyOf(at)].push_back(i);
-        }
-      }
-    }
-    for (size_t r = 0; r < ranks_.size(); ++r) {
-      const Program& program = *ranks_[r].rank.program;
-      std::map<Partners, std::vector<size_t>> partners;
-      for (const auto& [key, indices] : alike[&program]) {
-        const Instruction& at = program.instructions[indices.front()];
-        const Key there = KeyOf(IsTransfer(at) ? OppositeOf(at) : at);
-        const auto [with, fresh] =
-            partners.try_emplace(KindOfPartners(program, at));
-        if (fresh) with->second = PartnersOf(r, at, collectives);
-        for (const size_t other : with->second) {
-          const std::vector<int32_t>& met =
-              alike[ranks_[other].rank.program].at(there);
-          for (size_t k = 0; k < indices.size(); ++k) {
-            ranks_[r].met[indices[k]].push_back(
-                {static_cast<int>(other), met.at(k)});
-          }
-        }
-      }
-    }
-  }
-
-  // Goes once round the lanes; whether anything was completed.
-  bool CompleteHeads() {
-    bool progress = false;
-    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
+  // Goes round the lanes of a rank until nothing can be completed. One that
+  // waits for other ranks or a way is announced to them once.
+  void CompleteHeads(int rank) {
+    const RankProgress& own = ranks_[rank];
+    for (bool progress = true; progress;) {
+      progress = false;
       for (int lane = 0; lane < kLanes; ++lane) {
         for (;;) {
-          const int32_t head = ranks_[rank].Head(lane);
-          if (head < 0 || GoesByLink(rank, head)) break;
-          const std::optional<double> begin = ReadyAt(rank, head);
-          if (!begin.has_value()) break;
-          Complete(rank, head, *begin);
-          progress = true;
+          const int32_t head = own.Head(lane);
+          if (head < 0 || announced_[rank][lane] || !own.IsReady(head)) break;
+          announced_[rank][lane] = true;
+          if (Announce({rank, head})) progress = true;
         }
       }
     }
-    return progress;
   }
 
-  // Completes the one that is ready first; false: none is.
-  bool CompleteTransfer() {
-    if (costs_ == nullptr) return false;
-    Waiting first;
-    double begin = std::numeric_limits<double>::infinity();
-    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-      for (int lane = 0; lane < kLanes; ++lane) {
-        const int32_t head = ranks_[rank].Head(lane);
-        if (head < 0 || !GoesByLink(rank, head)) continue;
-        if (At(rank, head).op == Op::kRecv) continue;  // with its kSend
-        const std::optional<double> ready = ReadyAt(rank, head);
-        if (!ready.has_value() || *ready >= begin) continue;
-        first = {rank, head};
-        begin = *ready;
-      }
+  // Whether it was completed.
+  bool Announce(const Waiting& at) {
+    const RankProgress& own = ranks_[at.rank];
+    const RankProgress::Ready ready = own.ReadyAt(at.position);
+    const Cause cause = {ready.after < 0 ? -1 : at.rank, ready.after};
+    if (costs_ != nullptr) {
+      causes_[at.rank][at.position] = cause;
+      ready_[at.rank][at.position % own.count] = ready.time;
     }
-    if (begin == std::numeric_limits<double>::infinity()) return false;
-    const RankProgress& own = ranks_[first.rank];
-    double& free = free_[{first.rank, WayOf(first)}];
-    begin = std::max(begin, free);
-    free = begin + CostOf(own, first.position).busy;
-    Complete(first.rank, first.position, begin);
+    const int32_t met = own.met[at.position % own.count];
+    if (met < 0) return Begin({ready.time, at, 0, cause});
+    Meeting& meeting = meetings_[met];
+    Meeting::Step& step = meeting.steps[at.position / own.count];
+    if (step.ready == 0 || ready.time > step.latest) {
+      step.latest = ready.time;
+      step.cause = cause;
+    }
+    if (++step.ready < std::ssize(meeting.members)) return false;
+    const Partner& leader = LeaderOf(meeting);
+    const RankProgress& leads = ranks_[leader.rank];
+    const int32_t round = at.position / own.count;
+    return Begin({step.latest,
+                  {leader.rank, round * leads.count + leader.index},
+                  0,
+                  step.cause});
+  }
+  // The one that sends, else the first.
+  const Partner& LeaderOf(const Meeting& meeting) const {
+    const Partner& first = meeting.members.front();
+    const Instruction& at =
+        ranks_[first.rank].rank.program->instructions[first.index];
+    return at.op == Op::kRecv ? meeting.members.back() : first;
+  }
+
+  // Completes one that all are ready for, unless it shares a way.
+  bool Begin(OnWay one) {
+    one.lane = static_cast<int>(InstructionAt(one.at).lane);
+    if (SharesWay(one.at)) {
+      on_ways_.push(one);
+      return false;
+    }
+    Complete(one.at, one.ready, one.cause);
     return true;
   }
 
-  const Instruction& At(int rank, int32_t position) const {
-    const RankProgress& own = ranks_[rank];
-    return own.rank.program->instructions[position % own.count];
+  // Completes the one that is ready first; false: none is.
+  bool CompleteOnWay() {
+    if (on_ways_.empty()) return false;
+    const OnWay one = on_ways_.top();
+    on_ways_.pop();
+    double begin = one.ready;
+    Cause cause = one.cause;
+    ForEachWay(one.at, [&](Way& way, double, const Waiting&) {
+      if (way.free <= begin) return;
+      begin = way.free;
+      cause = way.user;
+    });
+    ForEachWay(one.at, [&](Way& way, double busy, const Waiting& user) {
+      way = {begin + busy, {user.rank, user.position}};
+    });
+    Complete(one.at, begin, cause);
+    return true;
   }
-  bool GoesByLink(int rank, int32_t position) const {
-    const Instruction& at = At(rank, position);
-    return costs_ != nullptr && (IsTransfer(at) || IsOverBus(at.lane));
-  }
-  // To another rank, or of the bus.
-  int WayOf(const Waiting& at) const {
-    const Lane lane = At(at.rank, at.position).lane;
-    if (IsOverBus(lane)) return IsToDevice(lane) ? kToDevice : kToHost;
+
+  const Instruction& InstructionAt(const Waiting& at) const {
     const RankProgress& own = ranks_[at.rank];
-    return own.met[at.position % own.count].front().rank;
+    return own.rank.program->instructions[at.position % own.count];
   }
 
-  // When the next instruction of a lane can begin with all that it meets; none
-  // if one of them is not ready.
-  std::optional<double> ReadyAt(int rank, int32_t head) const {
-    const RankProgress& own = ranks_[rank];
-    if (!own.IsReady(head)) return std::nullopt;
-    double begin = own.ReadyAt(head);
-    for (const Partner& place : own.met[head % own.count]) {
-      const RankProgress& other = ranks_[place.rank];
-      const int32_t there = PositionOf(place, head / own.count);
-      if (!other.IsReady(there)) return std::nullopt;
-      begin = std::max(begin, other.ReadyAt(there));
+  // Calls visit(Waiting) for all that are done together with it, and itself.
+  template <typename Visit>
+  void ForEachMember(const Waiting& at, Visit visit) const {
+    const RankProgress& own = ranks_[at.rank];
+    const int32_t met = own.met[at.position % own.count];
+    if (met < 0) {
+      visit(at);
+      return;
     }
-    return begin;
-  }
-
-  void Complete(int rank, int32_t head, double begin) {
-    RankProgress& own = ranks_[rank];
-    const std::vector<Partner>& met = own.met[head % own.count];
-    const int32_t step = head / own.count;
-    double time = CostOf(own, head).time;
-    for (const Partner& place : met) {
-      time = std::max(time,
-                      CostOf(ranks_[place.rank], PositionOf(place, step)).time);
-    }
-    own.Complete(head, {begin, begin + time});
-    for (const Partner& place : met) {
-      ranks_[place.rank].Complete(PositionOf(place, step),
-                                  {begin, begin + time});
+    const int32_t step = at.position / own.count;
+    for (const Partner& of : meetings_[met].members) {
+      visit(Waiting{of.rank, step * ranks_[of.rank].count + of.index});
     }
   }
 
-  int32_t PositionOf(const Partner& place, int32_t step) const {
-    return step * ranks_[place.rank].count + place.index;
+  bool SharesWay(const Waiting& at) const {
+    if (costs_ == nullptr) return false;
+    const Instruction& of = InstructionAt(at);
+    if (IsTransfer(of) || IsOverBus(of.lane)) return true;
+    bool shares = false;
+    ForEachMember(at, [&](const Waiting& member) {
+      const Cost cost = CostOf(member);
+      shares = shares || cost.inside > 0 || cost.between > 0;
+    });
+    return shares;
   }
 
-  Cost CostOf(const RankProgress& rank, int32_t position) const {
-    if (costs_ == nullptr) return {};
-    return costs_(rank.rank, position % rank.count);
+  // When it is free, and who used it last.
+  struct Way {
+    double free = 0;
+    Cause user;
+  };
+  // Calls visit(way, seconds for which it is busy, who uses it) for all that it
+  // and those with which it is done use.
+  template <typename Visit>
+  void ForEachWay(const Waiting& at, Visit visit) {
+    const Instruction& of = InstructionAt(at);
+    if (IsOverBus(of.lane)) {
+      const WayOf way = IsToDevice(of.lane) ? WayOf::kToDevice : WayOf::kToHost;
+      visit(ways_[{at.rank, way}], CostOf(at).busy, at);
+    } else if (IsTransfer(of)) {
+      visit(ways_[{at.rank, WayOf::kSends}], CostOf(at).busy, at);
+    }
+    ForEachMember(at, [&](const Waiting& member) {
+      const Cost cost = CostOf(member);
+      if (cost.inside > 0) {
+        visit(ways_[{member.rank, WayOf::kInside}], cost.inside, member);
+      }
+      if (cost.between > 0) {
+        visit(ways_[{member.rank, WayOf::kBetween}], cost.between, member);
+      }
+    });
+  }
+
+  void Complete(const Waiting& at, double begin, const Cause& cause) {
+    double time = 0;
+    if (costs_ != nullptr) {
+      ForEachMember(at, [&](const Waiting& member) {
+        time = std::max(time, CostOf(member).time);
+      });
+    }
+    ForEachMember(at, [&](const Waiting& member) {
+      RankProgress& own = ranks_[member.rank];
+      const auto lane = static_cast<int>(InstructionAt(member).lane);
+      own.Complete(member.position, {begin, begin + time});
+      announced_[member.rank][lane] = false;
+      // Of those that were ready last, each has its own cause.
+      if (costs_ != nullptr &&
+          ready_[member.rank][member.position % own.count] < begin) {
+        causes_[member.rank][member.position] = cause;
+      }
+      Recheck(member.rank);
+    });
+  }
+
+  Cost CostOf(const Waiting& at) const {
+    const RankProgress& own = ranks_[at.rank];
+    return costs_(own.rank, at.position % own.count);
   }
 
   // Follows `waits`, on a stuck rank, to the instruction that must come first
@@ -276,14 +269,13 @@ class JointExecution {
   }
   // The instruction of another rank for which such an instruction waits.
   Waiting NextOf(const Waiting& waits) const {
-    const RankProgress& own = ranks_[waits.rank];
-    for (const Partner& place : own.met[waits.position % own.count]) {
-      const RankProgress& other = ranks_[place.rank];
-      const int32_t at = PositionOf(place, waits.position / own.count);
-      if (!other.IsReady(at)) return FirstOf({place.rank, at});
-    }
-    DELINK_CHECK(false) << "everybody is ready for it";
-    return waits;
+    std::optional<Waiting> next;
+    ForEachMember(waits, [&](const Waiting& member) {
+      if (next.has_value()) return;
+      if (!ranks_[member.rank].IsReady(member.position)) next = FirstOf(member);
+    });
+    DELINK_CHECK(next.has_value()) << "everybody is ready for it";
+    return *next;
   }
 
   // Names the ranks that wait for each other in turn.
@@ -316,10 +308,18 @@ class JointExecution {
   }
 
   const Costs& costs_;
-  const size_t stages_;
+  std::map<const Program*, ProgramFacts> facts_;
   std::vector<RankProgress> ranks_;  // by column, stage
-  // By way, from one of these to another or WayOf its bus: when it is free.
-  std::map<std::pair<int, int>, double> free_;
+  std::vector<Meeting> meetings_;
+  // By rank and lane: whether its head waits for other ranks or for a way.
+  std::vector<std::array<bool, kLanes>> announced_;
+  std::queue<int> recheck_;   // ranks that may have something to complete
+  std::vector<bool> queued_;  // by rank: is there
+  std::priority_queue<OnWay, std::vector<OnWay>, std::greater<>> on_ways_;
+  std::map<std::pair<int, WayOf>, Way> ways_;  // by rank
+  std::vector<std::vector<Cause>> causes_;
+  // By rank and instruction, in the step under way: when the rank was ready.
+  std::vector<std::vector<double>> ready_;
 };
 
 }  // namespace

@@ -14,9 +14,12 @@
 // CheckVisitMeetings has found their exchanges to be alike. No rank finishes it
 // before all have begun it, or does anything else in that lane meanwhile.
 //
-// Costs give no rank a choice either, except for transfers and copies of
-// several lanes that share a way. Those are done when nothing else can be, the
-// first that is ready first; what they make possible is not ready before them.
+// Costs give no rank a choice either, except for instructions of several lanes
+// that share a way: transfers, copies, and whatever uses a rank's lines. Those
+// are done when nothing else can be, the first that is ready first, of several
+// the first lane's; what they make possible is not ready before them.
+//
+// Takes time and memory in proportion to the instructions of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -38,17 +41,30 @@ struct Interval {
 struct Cost {
   double time = 0;
   // The part of it, from its begin on, in which nothing else uses the same way:
-  // for a kSend or kRecv from the one rank to the other, for a copy over the
+  // for a kSend or kRecv all that its sender sends so, for a copy over the
   // rank's bus in its direction.
   double busy = 0;
+  // The parts, from its begin on, in which nothing else uses this rank's line
+  // to ranks of its node, and that to other nodes. An instruction begins when
+  // the lines of all that it meets are free.
+  double inside = 0, between = 0;
 };
 // By rank and the instruction's index.
 using Costs = std::function<Cost(const RankProgram& rank, int32_t index)>;
 
 // By rank, the stages of the first column first, and instruction.
 using Intervals = std::vector<std::vector<Interval>>;
+// What an instruction waited for last: an instruction of a rank, by column and
+// stage, at its position in both steps, counted on. -1: nothing.
+struct Cause {
+  int rank = -1;
+  int32_t position = -1;
+};
 struct JointTimes {
   Intervals first, second;  // step
+  // By rank and position; none without costs. The instruction began when its
+  // cause had ended or, if both share a way, was done with that.
+  std::vector<std::vector<Cause>> causes;
 };
 
 // Executes two steps of columns that CheckMeetings passes: all places of a

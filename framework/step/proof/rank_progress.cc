@@ -20,17 +20,21 @@ IndicesByLane SplitLanes(const Program& program) {
 
 }  // namespace
 
-RankProgress::RankProgress(const RankProgram& of)
+ProgramFacts::ProgramFacts(const Program& program)
+    : lanes(SplitLanes(program)), analysis(AnalyzeProgram(program)) {}
+
+RankProgress::RankProgress(const RankProgram& of, const ProgramFacts& shared)
     : rank(of),
+      facts(&shared),
       count(static_cast<int32_t>(of.program->instructions.size())),
-      lanes(SplitLanes(*of.program)),
-      analysis(AnalyzeProgram(*of.program)),
-      met(count),
+      met(count, -1),
       done(size_t{2} * count, false),
-      intervals(size_t{2} * count) {}
+      intervals(size_t{2} * count) {
+  last.fill(-1);
+}
 
 int32_t RankProgress::Head(int lane) const {
-  const std::vector<int32_t>& order = lanes[lane];
+  const std::vector<int32_t>& order = facts->lanes[lane];
   const size_t at = next[lane];
   if (at >= 2 * order.size()) return -1;
   return at < order.size() ? order[at] : count + order[at - order.size()];
@@ -39,7 +43,7 @@ int32_t RankProgress::Head(int lane) const {
 bool RankProgress::IsReady(int32_t position) const {
   const Lane lane = rank.program->instructions[position % count].lane;
   if (Head(static_cast<int>(lane)) != position) return false;
-  const auto& waits = analysis.dependencies[position % count];
+  const auto& waits = facts->analysis.dependencies[position % count];
   return std::all_of(waits.begin(), waits.end(), [&](const Dependency& d) {
     const int32_t at = PositionOf(d, position);
     return at < 0 || done[at];
@@ -55,7 +59,7 @@ int32_t RankProgress::Before(int32_t position) const {
   const Lane lane = rank.program->instructions[position % count].lane;
   const int32_t head = Head(static_cast<int>(lane));
   if (head != position) return head;
-  for (const Dependency& d : analysis.dependencies[position % count]) {
+  for (const Dependency& d : facts->analysis.dependencies[position % count]) {
     const int32_t at = PositionOf(d, position);
     if (at >= 0 && !done[at]) return at;
   }
@@ -63,21 +67,25 @@ int32_t RankProgress::Before(int32_t position) const {
   return position;
 }
 
-double RankProgress::ReadyAt(int32_t position) const {
+RankProgress::Ready RankProgress::ReadyAt(int32_t position) const {
   const Instruction& at = rank.program->instructions[position % count];
-  double time = lane_ends[static_cast<int>(at.lane)];
-  for (const Dependency& d : analysis.dependencies[position % count]) {
-    const int32_t before = PositionOf(d, position);
-    if (before >= 0) time = std::max(time, intervals[before].end);
+  Ready ready;
+  const auto wait = [&](int32_t before) {
+    if (before < 0 || intervals[before].end < ready.time) return;
+    ready = {intervals[before].end, before};
+  };
+  wait(last[static_cast<int>(at.lane)]);
+  for (const Dependency& d : facts->analysis.dependencies[position % count]) {
+    wait(PositionOf(d, position));
   }
-  return time;
+  return ready;
 }
 
 void RankProgress::Complete(int32_t position, const Interval& interval) {
   const Instruction& at = rank.program->instructions[position % count];
   done[position] = true;
   intervals[position] = interval;
-  lane_ends[static_cast<int>(at.lane)] = interval.end;
+  last[static_cast<int>(at.lane)] = position;
   ++next[static_cast<int>(at.lane)];
 }
 

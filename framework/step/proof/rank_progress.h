@@ -14,15 +14,17 @@
 
 namespace delink {
 
-// An instruction of one of the executed ranks.
-struct Partner {
-  int rank = 0;
-  int32_t index = 0;
+// What follows from a program. Ranks with the same program share it.
+struct ProgramFacts {
+  explicit ProgramFacts(const Program& program);
+
+  std::array<std::vector<int32_t>, kLanes> lanes;  // instructions, in order
+  Analysis analysis;
 };
 
 // Positions count the instructions of the first step, then of the second.
 struct RankProgress {
-  explicit RankProgress(const RankProgram& of);
+  RankProgress(const RankProgram& of, const ProgramFacts& shared);
 
   // The next position of a lane, -1 at the end of the second step.
   int32_t Head(int lane) const;
@@ -30,19 +32,22 @@ struct RankProgress {
   bool IsReady(int32_t position) const;
   // If it is not ready: what it waits for on its own rank.
   int32_t Before(int32_t position) const;
-  // If it is ready: since when.
-  double ReadyAt(int32_t position) const;
+  // If it is ready: since when, and the last that it waited for, -1 if nothing.
+  struct Ready {
+    double time = 0;
+    int32_t after = -1;
+  };
+  Ready ReadyAt(int32_t position) const;
   void Complete(int32_t position, const Interval& interval);
 
   RankProgram rank;
+  const ProgramFacts* facts;  // not owned
   int32_t count;
-  std::array<std::vector<int32_t>, kLanes> lanes;
-  Analysis analysis;
-  std::vector<std::vector<Partner>> met;  // by instruction, on other ranks
+  std::vector<int32_t> met;  // by instruction: the number of its meeting, or -1
   std::vector<bool> done;
   std::vector<Interval> intervals;
   std::array<size_t, kLanes> next{};
-  std::array<double, kLanes> lane_ends{};
+  std::array<int32_t, kLanes> last;  // completed, by lane; -1: none
 
  private:
   int32_t PositionOf(const Dependency& d, int32_t waits) const;

@@ -158,18 +158,18 @@ bool AreBeside(const ProgramShape& shape, int place, int other, Axis axis) {
          (axis == Axis::kContext || same_context);
 }
 
-bool AreJoined(const ProgramShape& shape, int place, int other, Axes axes) {
+int GroupWithin(const ProgramShape& shape, int place, Axes axes) {
+  const int both = shape.tensor * shape.context;
   int along = 0, together = 1;
   for (const Axis axis : kVisitAxes) {
     if (!axes.has(axis)) continue;
-    if (AreBeside(shape, place, other, axis)) return true;
     ++along;
-    together = std::lcm(together, axis == Axis::kTensor ? shape.tensor
-                                  : axis == Axis::kExpert
-                                      ? shape.expert
-                                      : shape.tensor * shape.context);
+    together = std::lcm(together, axis == Axis::kTensor   ? shape.tensor
+                                  : axis == Axis::kExpert ? shape.expert
+                                                          : both);
   }
-  return along > 1 && place / together == other / together;
+  const bool by_context = along == 1 && axes.has(Axis::kContext);
+  return place / together * together + (by_context ? place % shape.tensor : 0);
 }
 
 std::vector<std::string> DescribeExchanges(const ProgramShape& shape) {

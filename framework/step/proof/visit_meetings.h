@@ -25,10 +25,10 @@ Axes AxesWithin(const Program& program, const Instruction& i);
 
 // Whether two places of a stage differ only along the axis.
 bool AreBeside(const ProgramShape& shape, int place, int other, Axis axis);
-// Whether they are joined by exchanges over the axes, directly or by others.
-// With several axes it may call too many places joined, if neither of tensor
-// and expert ranks is a multiple of the other.
-bool AreJoined(const ProgramShape& shape, int place, int other, Axes axes);
+// A number for the places that exchanges over the axes join with this one,
+// directly or by others: one of these places. With several axes it may join too
+// many, if neither of tensor and expert ranks is a multiple of the other.
+int GroupWithin(const ProgramShape& shape, int place, Axes axes);
 
 // "layer 3, backward: exchange 2 is gather over tensor of 3072 bytes", a line
 // for each exchange of a shape, of slabs too.

@@ -41,7 +41,7 @@ std::array<Spans, kLanes> SpansOf(const Program& program, const StepTime& time,
   std::array<Spans, kLanes> lanes;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& at = program.instructions[i];
-    const Interval& of = At(At(time.intervals, rank), i);
+    const Interval& of = At(At(time.intervals(), rank), i);
     const double turns = std::floor((of.begin - time.begin) / time.seconds);
     const double shift = time.begin + turns * time.seconds;
     double begin = of.begin - shift, end = of.end - shift;

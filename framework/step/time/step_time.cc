@@ -106,12 +106,12 @@ absl::StatusOr<StepTime> TimeStep(const std::vector<Column>& columns,
   }
   if (drains) {
     time.seconds = *std::max_element(time.ends.begin(), time.ends.end());
-    time.intervals = std::move(times.first);
+    time.first = true;
   } else {
     time.begin = computed[0];
     time.seconds = computed[1] - computed[0];
-    time.intervals = std::move(times.second);
   }
+  time.times = std::move(times);
   return time;
 }
 

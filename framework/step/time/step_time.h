@@ -75,8 +75,12 @@ struct StepTime {
   double seconds = 0;
   // Of such a step, which begins at `begin`; lanes may also run before its
   // begin and after its end.
-  Intervals intervals;
+  const Intervals& intervals() const {
+    return first ? times.first : times.second;
+  }
   double begin = 0;
+  bool first = false;  // whether it is the first that was executed
+  JointTimes times;    // of two steps
 };
 
 // `columns` as in ExecuteTogether. `drains`: a rank begins a step when all its

@@ -54,22 +54,6 @@ int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
   return MostOfMachine(env, by_rank);
 }
 
-// One rank's part of the machine's rates while all ranks work.
-offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates) {
-  const std::vector<int>& nodes = env.nodes;
-  const int rank = env.world->rank();
-  const auto here = static_cast<double>(
-      nodes.empty() ? env.world->size()
-                    : std::ranges::count(nodes, At(nodes, rank)));
-  rates.host_memory /= here;
-  if (IsCuda(env.device->kind())) return rates;
-  rates.flops /= here;
-  rates.device_memory /= here;
-  rates.to_device /= here;
-  rates.to_host /= here;
-  return rates;
-}
-
 // A placement that is tried.
 struct Tried {
   PlaceCost cost;
@@ -298,6 +282,21 @@ AutoPlace FromNumbers(const double* from) {
 }
 
 }  // namespace
+
+offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates) {
+  const std::vector<int>& nodes = env.nodes;
+  const int rank = env.world->rank();
+  const auto here = static_cast<double>(
+      nodes.empty() ? env.world->size()
+                    : std::ranges::count(nodes, At(nodes, rank)));
+  rates.host_memory /= here;
+  if (IsCuda(env.device->kind())) return rates;
+  rates.flops /= here;
+  rates.device_memory /= here;
+  rates.to_device /= here;
+  rates.to_host /= here;
+  return rates;
+}
 
 absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
                                            const KnownRates& rates,

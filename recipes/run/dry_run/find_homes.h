@@ -39,6 +39,9 @@ std::string ZeroThatFits(const RunEnv& env, size_t first, size_t index,
 absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,
                                                     size_t first);
 
+// The part of the rank of `env` of its machine's rates while all ranks work.
+offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates);
+
 struct ForeseenStage {
   PlaceCost cost;
   ForeseenStep step;

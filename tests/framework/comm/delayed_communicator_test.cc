@@ -43,8 +43,8 @@ struct Rank {
   }
 };
 
-absl::Status RunTwo(const std::function<absl::Status(Rank&)>& body) {
-  return RunRanks(2, [&](Communicator& comm) -> absl::Status {
+absl::Status RunAll(int ranks, const std::function<absl::Status(Rank&)>& body) {
+  return RunRanks(ranks, [&](Communicator& comm) -> absl::Status {
     int64_t time = 0;
     DELINK_ASSIGN_OR_RETURN(std::unique_ptr<Communicator> inner,
                             comm.Split(0, comm.rank()));
@@ -54,6 +54,10 @@ absl::Status RunTwo(const std::function<absl::Status(Rank&)>& body) {
     Rank rank{comm, std::move(far), time};
     return body(rank);
   });
+}
+
+absl::Status RunTwo(const std::function<absl::Status(Rank&)>& body) {
+  return RunAll(2, body);
 }
 
 TEST(DelayedCommunicatorTest, ATransferIsDueAfterBothHavePosted) {
@@ -100,6 +104,34 @@ TEST(DelayedCommunicatorTest, AWaySendsOneAfterTheOther) {
               rank.ExpectAt(1000 + 300 + 1000, *b);
               return absl::OkStatus();
             }),
+            absl::OkStatus());
+}
+
+// Each of three ranks sends 100 bytes to each other: one after the other.
+TEST(DelayedCommunicatorTest, ARankSendsToOneAfterTheOther) {
+  EXPECT_EQ(RunAll(3,
+                   [](Rank& rank) -> absl::Status {
+                     std::vector<uint8_t> sent(100), received(200);
+                     std::vector<std::unique_ptr<Pending>> to, from;
+                     for (const int by : {1, 2}) {
+                       const int next = (rank.number() + by) % 3;
+                       const int before = (rank.number() + 3 - by) % 3;
+                       to.push_back(rank.far->Send(sent.data(), 100, DType::kU8,
+                                                   next, 0));
+                       from.push_back(
+                           rank.far->Recv(&received[size_t(100) * (by - 1)],
+                                          100, DType::kU8, before, 0));
+                     }
+                     DELINK_RETURN_IF_ERROR(rank.Meet());
+                     for (const auto& second : {&to[1], &from[1]}) {
+                       EXPECT_FALSE((*second)->Test().value());
+                     }
+                     rank.ExpectAt(1000 + 1000, *to[0]);
+                     rank.ExpectAt(1000 + 1000, *from[0]);
+                     rank.ExpectAt(2000 + 1000, *to[1]);
+                     rank.ExpectAt(2000 + 1000, *from[1]);
+                     return absl::OkStatus();
+                   }),
             absl::OkStatus());
 }
 

@@ -68,7 +68,8 @@ MachineRates SomeRates() {
                     .gradients = DType::kF32,
                     .moments = StateStorage::kBF16},
                    17e9},
-                  {UpdatePlace::kHost, {.master = MasterForm::kNone}, 1}}};
+                  {UpdatePlace::kHost, {.master = MasterForm::kNone}, 1}},
+      .slow = {{.node = 1, .speed = 0.5}}};
 }
 
 // The file with `before` replaced, which it must have.
@@ -105,6 +106,8 @@ TEST(MachineFile, ReadsBackEqual) {
             0);
   EXPECT_EQ(rates->ranks(), 6);
   EXPECT_EQ(rates->between.links, 2);
+  EXPECT_EQ(rates->SpeedOf(0), 1);
+  EXPECT_EQ(rates->SpeedOf(1), 0.5);
   EXPECT_EQ(rates->disk.bytes, int64_t{7} << 40);
   EXPECT_EQ(rates->tier.price, 1.5);
   EXPECT_FALSE(rates->runs());
@@ -161,6 +164,13 @@ TEST(MachineFile, WhatIsWrongIsToldByName) {
        "network.inside.latency_s: required, but not given"},
       {With("between.links = 2", "between.links = 4"),
        "network.between.links: 4 links, but a node has 3 device(s)"},
+      {With("node = 1", "node = 2"),
+       "slow[0].node: 2, but the machine has nodes 0 to 1"},
+      {With("speed = 0.5", "speed = 0"),
+       "slow[0].speed: 0 is out of range: above 0"},
+      {With("speed = 0.5", "speed = 1.5"), "slow[0].speed: 1.5 is out of"},
+      {whole + "[[slow]]\nnode = 1\nspeed = 0.5\n",
+       "slow[1].node: 1, as slow[0].node"},
       {With("nodes = 2", "nodes = 0"), "machine.nodes: 0 is out of range"},
       {With("devices = 3", "devices = 1e30"),
        "machine.devices: expected an integer"},

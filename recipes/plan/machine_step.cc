@@ -1,0 +1,325 @@
+#include "recipes/plan/machine_step.h"
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/at.h"
+#include "framework/base/format_bytes.h"
+#include "framework/base/status_macros.h"
+#include "framework/step/time/network_time.h"
+#include "framework/step/time/step_time.h"
+#include "recipes/record/progress.h"
+
+namespace delink {
+namespace {
+
+using Among = StepExchange::Among;
+
+constexpr double kLeastShown = 0.05;  // percent
+constexpr double kDay = 86400, kHour = 3600, kKilo = 1e3;
+
+Network NetworkOf(const PlannedMachine& planned) {
+  const offload::MachineRates& machine = planned.machine;
+  return {.inside = {machine.inside.latency, machine.inside.bytes_per_s},
+          .between = {machine.between.latency, machine.between.bytes_per_s},
+          .links = std::max<int64_t>(1, machine.between.links),
+          .ranks_per_node = planned.ranks_per_node};
+}
+
+// What an instruction does on its own, in words.
+const char* OwnWork(const Instruction& at) {
+  if (IsVisit(at)) return "products";
+  if (at.op == Op::kUpdate) {
+    return at.lane == Lane::kHost ? "updates on the host"
+                                  : "updates on the device";
+  }
+  if (at.op == Op::kSquares || at.op == Op::kNorm) return "norms";
+  return "copies between host and device";
+}
+
+const char* NameOf(const StepExchange& exchange) {
+  switch (exchange.among) {
+    case Among::kWorld:
+      return "sums of the norm";
+    case Among::kNeighbour:
+      return "transfers of the pipeline";
+    case Among::kTensor:
+      return exchange.what == "updates" ? "exchanges of updates"
+                                        : "tensor exchanges";
+    case Among::kContext:
+      return "context exchanges";
+    case Among::kExpert:
+    case Among::kExpertNodes:
+    case Among::kExpertNode:
+      return "expert exchanges";
+    default:
+      return exchange.what == "weights" ? "gathers of weights"
+                                        : "reductions of gradients";
+  }
+}
+
+// Of all ranks.
+class StageCosts {
+ public:
+  explicit StageCosts(const SimulatedStage& stage)
+      : stage_(stage), network_(NetworkOf(stage.machine)) {
+    const Mesh& mesh = stage.layout.mesh();
+    costs_.resize(static_cast<size_t>(mesh.ranks()));
+    for (int rank = 0; rank < mesh.ranks(); ++rank) {
+      const int pipeline = mesh.PlaceOf(rank)[Axis::kPipeline];
+      const Program& program = At(stage.plan.stages, pipeline).program;
+      for (size_t i = 0; i < program.instructions.size(); ++i) {
+        At(costs_, rank).push_back(CostOf(rank, i));
+      }
+    }
+  }
+
+  Cost Of(int rank, int32_t index) const { return At(At(costs_, rank), index); }
+
+  TimeParts PartsOf(int rank, int32_t index) {
+    TimeParts parts = {
+        {OwnWork(InstructionOf(rank, index)), OwnSeconds(rank, index)}};
+    ForEachExchange(
+        rank, index,
+        [&](const StepExchange& of, bool between, const NetworkTime& time) {
+          parts.emplace_back(
+              absl::StrCat(NameOf(of),
+                           between ? " between nodes" : " within a node"),
+              time.time);
+        });
+    return parts;
+  }
+
+ private:
+  const PipelineStagePlan& PlanOf(int rank) const {
+    const MeshPlace place = stage_.layout.mesh().PlaceOf(rank);
+    return At(stage_.plan.stages, place[Axis::kPipeline]);
+  }
+  const Instruction& InstructionOf(int rank, size_t index) const {
+    return At(PlanOf(rank).program.instructions, index);
+  }
+
+  double OwnSeconds(int rank, size_t index) const {
+    const int node = At(stage_.nodes, rank);
+    return At(PlanOf(rank).seconds, index) /
+           stage_.machine.machine.SpeedOf(node);
+  }
+
+  // Calls visit(exchange, whether it is between nodes, time).
+  template <typename Visit>
+  void ForEachExchange(int rank, size_t index, const Visit& visit) {
+    const PipelineStagePlan& plan = PlanOf(rank);
+    const Instruction& at = InstructionOf(rank, index);
+    for (const StepExchange& of : At(plan.exchanged, index)) {
+      const GroupOnNodes& group = GroupOf(rank, plan.program, at, of.among);
+      visit(of, group.nodes > 1, TimeOf(network_, of.kind, of.bytes, group));
+    }
+  }
+
+  Cost CostOf(int rank, size_t index) {
+    const Instruction& at = InstructionOf(rank, index);
+    const double own = OwnSeconds(rank, index);
+    Cost cost{.time = own, .busy = IsOverBus(at.lane) ? own : 0};
+    ForEachExchange(rank, index,
+                    [&](const StepExchange&, bool, const NetworkTime& time) {
+                      cost.time += time.time;
+                      if (at.op == Op::kRecv)
+                        return;  // the line is the sender's
+                      cost.inside += time.inside;
+                      cost.between += time.between;
+                    });
+    return cost;
+  }
+
+  // Of the ranks that exchange with `rank`.
+  const GroupOnNodes& GroupOf(int rank, const Program& program,
+                              const Instruction& at, Among among) {
+    const Layout& layout = stage_.layout;
+    const bool of_slab = among == Among::kSlab || among == Among::kGather ||
+                         among == Among::kReplicas;
+    const std::vector<int>* slab = nullptr;
+    int64_t replicas = 0;
+    if (of_slab) {
+      const LocalSlab& local =
+          At(layout.local_slabs(), layout.LocalSlabOf(at.slab, rank));
+      slab = local.group.get();
+      replicas = local.replicas;
+    }
+    const bool shared = among == Among::kWorld || among == Among::kSlab;
+    const int partner =
+        among == Among::kNeighbour ? PartnerOf(program, at) : -1;
+    const auto [known, fresh] = groups_.try_emplace(
+        {among, slab, replicas, shared ? -1 : rank, partner});
+    if (fresh) {
+      known->second =
+          OnNodes(RanksOf(layout, rank, program, at, among), stage_.nodes);
+    }
+    return known->second;
+  }
+
+  const SimulatedStage& stage_;
+  const Network network_;
+  std::map<std::tuple<Among, const std::vector<int>*, int64_t, int, int>,
+           GroupOnNodes>
+      groups_;
+  std::vector<std::vector<Cost>> costs_;  // by rank
+};
+
+// One of each kind of heaviest ranks.
+std::vector<TierBytes> TiersOf(const PipelinePlan& plan) {
+  std::vector<TierBytes> tiers;
+  for (const PipelineStagePlan& stage : plan.stages) {
+    const TierBytes of{.rank = stage.rank,
+                       .device = stage.account.total(),
+                       .host = stage.account.host};
+    const auto text = [](const TierBytes& bytes) {
+      return FormatBytes(bytes.device) + FormatBytes(bytes.host);
+    };
+    const bool known = std::ranges::any_of(
+        tiers, [&](const TierBytes& other) { return text(other) == text(of); });
+    if (!known) tiers.push_back(of);
+  }
+  return tiers;
+}
+
+double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
+
+void SetSaves(const SimulatedStage& stage, bool switches, MachineStep& step) {
+  const PlannedMachine& planned = stage.machine;
+  const offload::MachineRates& machine = planned.machine;
+  int64_t saved = 0;
+  for (const PipelineStagePlan& of : stage.plan.stages) {
+    saved = std::max(saved, of.saved_bytes);
+    if (switches) {
+      step.switch_bytes = std::max(step.switch_bytes, of.switched_bytes);
+    }
+  }
+  step.save_bytes = saved * planned.ranks_per_node;
+  step.save_seconds =
+      Over(static_cast<double>(step.save_bytes), machine.disk.write);
+  const int64_t ranks = std::ssize(stage.nodes);
+  if (ranks == 1) return;
+  const bool crosses = stage.nodes.back() != stage.nodes.front();
+  const GroupOnNodes pair{.ranks = 2,
+                          .nodes = crosses ? 2 : 1,
+                          .most = crosses ? 1 : 2,
+                          .least = crosses ? 1 : 2};
+  step.switch_seconds =
+      TimeOf(NetworkOf(planned), ExchangeKind::kSend, step.switch_bytes, pair)
+          .time;
+}
+
+}  // namespace
+
+MachineUse UseOf(const PlannedMachine& planned, double seconds) {
+  const offload::MachineRates& machine = planned.machine;
+  const bool cpu = machine.device.kind == "cpu";
+  const auto devices =
+      static_cast<double>(cpu ? (planned.ranks + planned.ranks_per_node - 1) /
+                                    planned.ranks_per_node
+                              : planned.ranks);
+  const double hours = devices * seconds / kHour;
+  return {.days = seconds / kDay,
+          .energy_kwh = machine.tier.watts.value_or(0) * hours / kKilo,
+          .cost = machine.tier.price.value_or(0) * hours};
+}
+
+absl::StatusOr<MachineStep> SimulateStep(const SimulatedStage& stage,
+                                         bool switches) {
+  const std::vector<Column> columns =
+      ColumnsOf(stage.plan, stage.layout.mesh());
+  StageCosts costs(stage);
+  DELINK_ASSIGN_OR_RETURN(const StepTime time,
+                          TimeStep(
+                              columns,
+                              [&costs](const RankProgram& rank, int32_t index) {
+                                return costs.Of(rank.rank, index);
+                              },
+                              stage.drains));
+  MachineStep step{.seconds = time.seconds,
+                   .path = FindCriticalPath(
+                       columns, time,
+                       [&costs](const RankProgram& rank, int32_t index) {
+                         return costs.PartsOf(rank.rank, index);
+                       }),
+                   .tiers = TiersOf(stage.plan)};
+  SetSaves(stage, switches, step);
+  if (stage.trace != nullptr) {
+    std::vector<const std::vector<Trace::Entry>*> entries;
+    for (const PipelineStagePlan& of : stage.plan.stages) {
+      entries.push_back(&of.entries);
+    }
+    stage.trace->Add(columns, time.times, entries, stage.begin + 1);
+  }
+  return step;
+}
+
+std::string StepText(const PlannedMachine& machine, const MachineStep& step) {
+  std::string text = absl::StrFormat(
+      "  simulated: %.4g s a step, %.4g tokens/s, utilisation %.1f%% (FLOPs of "
+      "the model without recomputation / (seconds x %d ranks x FLOP/s of large "
+      "products))\n",
+      step.seconds, step.tokens_per_second, 100 * step.utilization,
+      machine.ranks);
+  std::vector<std::string> parts;
+  for (const auto& [word, seconds] : step.path.parts) {
+    const double percent = 100 * seconds / step.seconds;
+    if (percent >= kLeastShown) {
+      parts.push_back(absl::StrFormat("%.1f%% %s", percent, word));
+    }
+  }
+  absl::StrAppend(&text, "  critical path, of rank ", step.path.rank, ": ",
+                  absl::StrJoin(parts, ", "), "\n");
+  for (const TierBytes& of : step.tiers) {
+    absl::StrAppendFormat(
+        &text,
+        "  heaviest rank %d: %s of its device, %s of host "
+        "memory, %s of disk a checkpoint\n",
+        of.rank, FormatBytes(of.device), FormatBytes(of.host),
+        FormatBytes(step.save_bytes / machine.ranks_per_node));
+  }
+  absl::StrAppendFormat(
+      &text, "  %d steps take %s", step.steps,
+      FormatSeconds(static_cast<double>(step.steps) * step.seconds));
+  if (step.save_seconds > 0) {
+    absl::StrAppendFormat(&text, ", %d checkpoints %s each (%s a node)",
+                          step.saves, FormatSeconds(step.save_seconds),
+                          FormatBytes(step.save_bytes));
+  }
+  if (step.switch_bytes > 0) {
+    absl::StrAppendFormat(&text, ", the switch into it %s (%s a rank)",
+                          FormatSeconds(step.switch_seconds),
+                          FormatBytes(step.switch_bytes));
+  }
+  return text + "\n";
+}
+
+void AddStep(const PlannedMachine& machine, const MachineStep& step,
+             nlohmann::ordered_json& json) {
+  json["seconds_per_step"] = step.seconds;
+  json["tokens_per_second"] = step.tokens_per_second;
+  json["utilization"] = step.utilization;
+  json["critical_path"] = nlohmann::ordered_json::object();
+  for (const auto& [word, seconds] : step.path.parts) {
+    json["critical_path"][word] = seconds;
+  }
+  json["critical_rank"] = step.path.rank;
+  for (const TierBytes& of : step.tiers) {
+    json["heaviest_ranks"].push_back(
+        {{"rank", of.rank}, {"device", of.device}, {"host", of.host}});
+  }
+  json["saves"] = {{"count", step.saves},
+                   {"bytes_of_node", step.save_bytes},
+                   {"seconds_each", step.save_seconds}};
+  json["switch"] = {{"bytes_of_rank", step.switch_bytes},
+                    {"seconds", step.switch_seconds}};
+  json["days"] = UseOf(machine, step.run_seconds()).days;
+}
+
+}  // namespace delink
