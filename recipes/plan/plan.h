@@ -100,6 +100,15 @@ struct StagePlan {
   double flops() const { return flops_per_step * static_cast<double>(steps()); }
 };
 
+// A step that costs less than the last stage's (pseudo_plan.h).
+struct PseudoPlan {
+  std::string name;
+  int64_t depth = 0;
+  double seconds = 0;
+  TimeParts parts;  // of the critical path
+  MemoryAccount account;
+};
+
 struct RunPlan {
   std::string recipe;  // path
   std::string model;   // kind
@@ -111,6 +120,7 @@ struct RunPlan {
   DType precision = DType::kF32;
   std::optional<PlannedMachine> machine;  // of a file
   std::vector<StagePlan> stages;
+  std::vector<PseudoPlan> pseudo;  // after FindPseudo
   // Peak FLOP/s of all ranks, to which training speed is compared
   // (recipes/record/run_peak.h). 0: not known; after FindPeak, `no_peak` says
   // why.

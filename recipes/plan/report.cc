@@ -11,6 +11,7 @@
 #include "recipes/plan/offload_plan.h"
 #include "recipes/plan/pipeline_report.h"
 #include "recipes/plan/plan.h"
+#include "recipes/plan/pseudo_plan.h"
 #include "recipes/plan/traced_report.h"
 #include "recipes/record/progress.h"
 #include "recipes/record/stage_text.h"
@@ -303,6 +304,7 @@ std::string ToText(const RunPlan& plan, bool with_program) {
   if (plan.machine) {
     text += MachineText(*plan.machine, plan.peak_bytes());
     text += UseText(plan);
+    text += PseudoText(plan);
   }
   if (HasHostHomes(plan)) {
     absl::StrAppend(
@@ -328,6 +330,7 @@ std::string ToJson(const RunPlan& plan, bool with_program) {
     all["days"] = use.days;
     if (use.energy_kwh > 0) all["energy_kwh"] = use.energy_kwh;
     if (use.cost > 0) all["cost"] = use.cost;
+    if (!plan.pseudo.empty()) all["cost_of_sharing"] = PseudoJson(plan);
   }
   if (plan.peak_flops > 0) {
     all["peak_flops"] = plan.peak_flops;

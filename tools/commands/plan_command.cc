@@ -3,6 +3,7 @@
 #include "framework/comm/link.h"
 #include "parallel/launch/launcher.h"
 #include "recipes/plan/plan.h"
+#include "recipes/plan/pseudo_plan.h"
 #include "tools/commands/commands.h"
 
 namespace delink::tools {
@@ -17,18 +18,18 @@ absl::StatusOr<RunPlan> MakePlan(const PlanCommand& command,
   if (!command.delay.empty()) link = *ParseLink(command.delay);
   Link bus;
   if (!command.bus.empty()) bus = *ParseLink(command.bus);
-  DELINK_ASSIGN_OR_RETURN(RunPlan plan,
-                          PlanRun({.recipe = command.recipe,
-                                   .sets = command.sets,
-                                   .ranks = command.ranks,
-                                   .ranks_per_node = command.ranks_per_node,
-                                   .threads = told ? threads : 0,
-                                   .trace = command.trace,
-                                   .link = link,
-                                   .bus = bus,
-                                   .machine = command.machine,
-                                   .trace_out = command.trace_out},
-                                  models));
+  const PlanOptions options{.recipe = command.recipe,
+                            .sets = command.sets,
+                            .ranks = command.ranks,
+                            .ranks_per_node = command.ranks_per_node,
+                            .threads = told ? threads : 0,
+                            .trace = command.trace,
+                            .link = link,
+                            .bus = bus,
+                            .machine = command.machine,
+                            .trace_out = command.trace_out};
+  DELINK_ASSIGN_OR_RETURN(RunPlan plan, PlanRun(options, models));
+  if (plan.machine.has_value()) FindPseudo(options, models, plan);
   FindPeak(plan);
   return plan;
 }

@@ -14,6 +14,7 @@
 
 #include "framework/base/json.h"
 #include "recipes/plan/plan.h"
+#include "recipes/plan/pseudo_plan.h"
 #include "recipes/schema/machine_file.h"
 #include "tests/testing/cpu_rates.h"
 #include "tests/testing/source_path.h"
@@ -228,6 +229,48 @@ TEST_F(MachineStepTest, ItsTraceReadsBack) {
       EXPECT_NEAR(traced.planned, seconds, 0.05 * seconds);
     }
   }
+}
+
+// What pseudo steps cost beside the real one, by parts.
+TEST_F(MachineStepTest, TheCostOfSharingIsSaid) {
+  PlanOptions options = {.ranks = 4};
+  RunPlan plan = Good("{ pipeline = 4 }", nullptr, options);
+  options.recipe = SourcePath("recipes/tiny.toml");
+  options.machine = path_;
+  options.sets = Sets("{ pipeline = 4 }");
+  FindPseudo(options, BuiltInModels(), plan);
+  ASSERT_EQ(plan.pseudo.size(), 2u);
+  EXPECT_EQ(plan.pseudo[0].depth, 4);
+  EXPECT_EQ(plan.pseudo[1].depth, 2);  // and two ends, on four ranks
+  EXPECT_LT(plan.pseudo[1].seconds, plan.pseudo[0].seconds);
+  const nlohmann::json all = ParseJson(ToJson(plan, false));
+  for (const nlohmann::json& of : all.at("cost_of_sharing")) {
+    double more = 0;
+    for (const auto& [word, seconds] : of.at("more_seconds").items()) {
+      more += seconds.get<double>();
+    }
+    EXPECT_NEAR(more,
+                of.at("seconds_per_step").get<double>() -
+                    plan.stages[1].simulated->seconds,
+                1e-9);
+  }
+  // Gradients of all blocks are reduced between all pipeline stages.
+  EXPECT_THAT(ToText(plan, false),
+              AllOf(HasSubstr("s reductions of gradients between nodes"),
+                    HasSubstr("it saves no time: a real step takes"),
+                    HasSubstr("stage pseudo with depth=2, 2 of 4 blocks")));
+
+  // A recipe of one stage, beside one that shares.
+  options = {.ranks = 4};
+  options.sets = {"model.vocab=61", "data.batch=8"};
+  options.recipe = SourcePath("recipes/quickstart_scratch.toml");
+  options.machine = path_;
+  absl::StatusOr<RunPlan> scratch = PlanRun(options, BuiltInModels());
+  ASSERT_TRUE(scratch.ok()) << scratch.status();
+  FindPseudo(options, BuiltInModels(), *scratch);
+  ASSERT_EQ(scratch->pseudo.size(), 1u);
+  EXPECT_LT(scratch->pseudo[0].account.weights,
+            scratch->stages[0].account.weights);
 }
 
 TEST_F(MachineStepTest, EveryRankOfTenTrillionInTime) {
