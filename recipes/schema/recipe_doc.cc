@@ -64,8 +64,8 @@ devices, memory, network and rates. Planners read it.
   its source, or says that the number is assumed.
 - Files are read as strictly as recipes: an unknown key, a missing number or an
   impossible one is an error with file, line and column.
-- The benchmark measures one device. On a machine with several devices or nodes,
-  add their numbers and the network to its file.
+- The benchmark measures one device, and in several processes of the CPU the
+  network. Of a machine with several devices or nodes, add the other numbers.
 - All rates are those of one device or, of the host and the disk, of a node.
 - A device runs one rank. The CPU of a node is one device that runs up to as many
   ranks as it has threads; they share its rates.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "recipes/schema/machine_file.h"
+#include "tests/testing/source_path.h"
 #include "tests/testing/temp_dir.h"
 #include "tests/tools/program.h"
 
@@ -146,6 +147,28 @@ TEST(BenchProgram, IsTheWorkOfOneProcess) {
   const Outcome outcome = MpirunDelink(2, Quick());
   EXPECT_EQ(outcome.code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("one process"));
+}
+
+TEST(BenchProgram, SeveralProcessesAddTheNetwork) {
+  if (!HaveMpirun()) GTEST_SKIP() << "a build without MPI";
+  const TempDir dir;
+  const std::string path = dir / "machine.toml";
+  const std::vector<std::string> words = {
+      "bench", "--suite", "machine", "--quick", "--machine-file", path};
+  const Outcome early = MpirunDelink(2, words);
+  EXPECT_EQ(early.code, 2);
+  EXPECT_THAT(early.err, HasSubstr("one process writes first"));
+  auto machine = ReadMachine(SourcePath("machines/b200.toml"));
+  ASSERT_TRUE(machine.ok());
+  ASSERT_TRUE(WriteMachine(*machine, path).ok());
+  const Outcome outcome = MpirunDelink(2, words);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("network inside a node: "));
+  machine = ReadMachine(path);
+  ASSERT_TRUE(machine.ok()) << machine.status();
+  EXPECT_LT(machine->inside.bytes_per_s, 1e11);  // not a B200's
+  EXPECT_GT(machine->inside.bytes_per_s, 1e6);
+  EXPECT_EQ(machine->device.name, "NVIDIA B200");
 }
 
 }  // namespace

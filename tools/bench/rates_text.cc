@@ -87,6 +87,15 @@ std::string BoundsText(const MachineRates& rates) {
   return text;
 }
 
+std::string NetworkText(const char* name, const offload::NetworkRates& rates) {
+  if (rates.bytes_per_s == 0) return "";
+  std::string text =
+      absl::StrFormat("network %s: %.2f GB/s each way, %.3g us", name,
+                      rates.bytes_per_s / kGiga, 1e6 * rates.latency);
+  if (rates.links > 0) absl::StrAppend(&text, ", ", rates.links, " link(s)");
+  return text + "\n";
+}
+
 }  // namespace
 
 std::string ToText(const MachineRates& rates) {
@@ -114,7 +123,9 @@ std::string ToText(const MachineRates& rates) {
                                     rate.smallest, rate.flops_per_s / kGiga));
     comma = ", ";
   }
-  absl::StrAppend(&text, "\n", UpdatesText(rates), BoundsText(rates));
+  absl::StrAppend(&text, "\n", NetworkText("inside a node", rates.inside),
+                  NetworkText("between nodes", rates.between),
+                  UpdatesText(rates), BoundsText(rates));
   return text;
 }
 

@@ -1,19 +1,24 @@
 // `delink bench`.
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <optional>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/file.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
 #include "offload/rates/machine_rates.h"
+#include "recipes/run/stage/nodes.h"
 #include "recipes/schema/machine_file.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/compare.h"
+#include "tools/bench/network_rates.h"
 #include "tools/bench/rates_suite.h"
 #include "tools/commands/commands.h"
 
@@ -136,10 +141,56 @@ absl::Status MeasureTheMachine(const BenchCommand& command, World& world) {
   return absl::OkStatus();
 }
 
+// Of several processes: adds the network to the file of this machine.
+absl::StatusOr<offload::MachineRates> ReadForNetwork(
+    const BenchCommand& command, const std::string& path) {
+  if (DeviceOf(command) == DeviceKind::kCuda) {
+    return absl::InvalidArgumentError(
+        "--device: the network is measured between processes of the CPU; leave "
+        "it out, or measure the GPU in one process");
+  }
+  absl::StatusOr<offload::MachineRates> rates = ReadMachine(path);
+  if (rates.ok()) return rates;
+  return absl::InvalidArgumentError(absl::StrCat(
+      rates.status().message(),
+      "; several processes add the network to the file of a machine, which one "
+      "process writes first: delink bench --suite machine, without mpirun"));
+}
+
+absl::Status MeasureTheNetwork(const BenchCommand& command, World& world) {
+  absl::StatusOr<std::string> path;
+  absl::StatusOr<offload::MachineRates> rates;
+  if (world.rank() == 0) {
+    path = MachinePath(command.machine_file);
+    rates = path.ok() ? ReadForNetwork(command, *path) : path.status();
+  }
+  DELINK_RETURN_IF_ERROR(AgreeOnStatus(
+      world.comm(), world.rank() == 0 ? rates.status() : absl::OkStatus()));
+  DELINK_ASSIGN_OR_RETURN(const std::vector<int> nodes, NodesOf(world));
+  DELINK_ASSIGN_OR_RETURN(
+      const bench::MeasuredNetwork network,
+      bench::MeasureNetwork(world.comm(), nodes, command.quick));
+  if (world.rank() > 0) return absl::OkStatus();
+  if (network.inside.bytes_per_s > 0) rates->inside = network.inside;
+  if (network.between.bytes_per_s > 0) {
+    rates->between = network.between;
+    rates->nodes = std::max<int64_t>(
+        rates->nodes, std::set<int>(nodes.begin(), nodes.end()).size());
+  }
+  DELINK_RETURN_IF_ERROR(WriteMachine(*rates, *path));
+  Print(bench::ToText(*rates));
+  DELINK_LOG(kInfo) << "added the network to " << *path;
+  return absl::OkStatus();
+}
+
 absl::Status Measure(const BenchCommand& command, const ModelList& models,
                      World& world) {
   DELINK_RETURN_IF_ERROR(CheckSuite(command));
-  if (command.suite == "machine") return MeasureTheMachine(command, world);
+  if (command.suite == "machine") {
+    return world.size() > 1 ? MeasureTheNetwork(command, world)
+                            : MeasureTheMachine(command, world);
+  }
+  DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "bench"));
   std::optional<bench::BenchReport> before;
   if (!command.compare.empty()) {
     DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(command.compare));
@@ -176,8 +227,7 @@ absl::Status Measure(const BenchCommand& command, const ModelList& models,
 }  // namespace
 
 int Run(const BenchCommand& command, const ModelList& models, World& world) {
-  const absl::Status alone = RequireOneProcess(world, "bench");
-  return Finish(world, alone.ok() ? Measure(command, models, world) : alone);
+  return Finish(world, Measure(command, models, world));
 }
 
 }  // namespace delink::tools

@@ -6,12 +6,17 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "framework/base/status_macros.h"
+#include "framework/comm/delayed_communicator.h"
+#include "framework/comm/thread_communicator.h"
 #include "layers/kernels/cpu/threads.h"
 #include "recipes/record/rated_device.h"
 #include "recipes/schema/machine_file.h"
 #include "tools/bench/bandwidth.h"
+#include "tools/bench/network_rates.h"
 #include "tools/bench/update_rates.h"
 
 namespace delink::bench::rates_suite_test {
@@ -61,6 +66,29 @@ TEST(RatesSuite, RatesAreBytesOverSeconds) {
     EXPECT_GT(rate, 1e6);
     EXPECT_LT(rate, 1e13);
   }
+}
+
+// Exchanges over links take at least as long as these say.
+TEST(RatesSuite, MeasuresTheNetwork) {
+  constexpr Link kLink = {.latency = 2e-3, .bytes_per_second = 1e8};
+  const absl::Status status =
+      RunRanks(4, [&](Communicator& comm) -> absl::Status {
+        DELINK_ASSIGN_OR_RETURN(auto inner, comm.Split(0, comm.rank()));
+        DELINK_ASSIGN_OR_RETURN(const auto world,
+                                DelayExchanges(std::move(inner), kLink));
+        DELINK_ASSIGN_OR_RETURN(const MeasuredNetwork network,
+                                MeasureNetwork(*world, {0, 0, 1, 1}, true));
+        EXPECT_LE(network.inside.bytes_per_s, 1.01 * kLink.bytes_per_second);
+        EXPECT_GT(network.inside.bytes_per_s, 0);
+        EXPECT_GE(network.inside.latency, kLink.latency / 2);
+        if (comm.rank() > 0) return absl::OkStatus();
+        EXPECT_LE(network.between.bytes_per_s, 1.01 * kLink.bytes_per_second);
+        EXPECT_GE(network.between.latency, kLink.latency / 2);
+        EXPECT_GE(network.between.links, 1);
+        EXPECT_LE(network.between.links, 2);
+        return absl::OkStatus();
+      });
+  EXPECT_TRUE(status.ok()) << status;
 }
 
 MachineRates Known() {
