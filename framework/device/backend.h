@@ -29,6 +29,8 @@
 
 namespace delink {
 
+class WorkNotes;
+
 // kMeta and kMetaCuda stand in for the CPU and for a CUDA device: they compute
 // nothing and only measure. kTimedCpu and kTimedCuda are the device itself,
 // with the time of each kernel recorded (layers/kernels/timed).
@@ -88,6 +90,8 @@ class Stream {
   // The stream that does the work, if this one only wraps it
   // (layers/kernels/timed). Events and copies are the same on both.
   virtual Stream& underlying() { return *this; }
+  // Collects the work of calls to a meta device (work.h); null on others.
+  virtual WorkNotes* notes() { return nullptr; }
 };
 
 // In bytes; 0 if the device does not tell.

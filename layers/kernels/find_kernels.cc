@@ -28,9 +28,10 @@ const Kernels* OnCpu(DType dtype) {
 }
 
 const Kernels* OnMeta(DType dtype) {
-  static const Kernels kF32 = meta::Table(cpu::Table<float>());
-  static const Kernels kBF16 = meta::Table(cpu::Table<BFloat16>());
-  static const Kernels kF64 = meta::Table(ref::Table<double>());
+  static const Kernels kF32 = meta::Table(cpu::Table<float>(), DType::kF32);
+  static const Kernels kBF16 =
+      meta::Table(cpu::Table<BFloat16>(), DType::kBF16);
+  static const Kernels kF64 = meta::Table(ref::Table<double>(), DType::kF64);
   switch (dtype) {
     case DType::kF32:
       return &kF32;
@@ -45,10 +46,10 @@ const Kernels* OnMeta(DType dtype) {
 
 // In every build, since plans for CUDA can be made on any machine.
 template <typename T>
-const Kernels* InPlaceOfCuda() {
+const Kernels* InPlaceOfCuda(DType dtype) {
 #define DELINK_SCRATCH(entry, Function) .entry = cuda::Function##Scratch<T>,
   static const Kernels kTable =
-      meta::Table({DELINK_SCRATCH_BYTES(DELINK_SCRATCH)});
+      meta::Table({DELINK_SCRATCH_BYTES(DELINK_SCRATCH)}, dtype);
 #undef DELINK_SCRATCH
   return &kTable;
 }
@@ -56,9 +57,9 @@ const Kernels* InPlaceOfCuda() {
 const Kernels* OnMetaCuda(DType dtype) {
   switch (dtype) {
     case DType::kF32:
-      return InPlaceOfCuda<float>();
+      return InPlaceOfCuda<float>(dtype);
     case DType::kBF16:
-      return InPlaceOfCuda<BFloat16>();
+      return InPlaceOfCuda<BFloat16>(dtype);
     default:
       return nullptr;
   }

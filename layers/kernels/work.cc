@@ -56,7 +56,12 @@ Work Count(const MatmulArgs& a, DType dtype) {
                    static_cast<double>(a.k),
           .read = b.T(a.m * a.k) + b.T(a.k * a.n) + (a.accumulate ? c : 0) +
                   (a.bias != nullptr ? b.T(a.n) : 0),
-          .written = c};
+          .written = c,
+          .m = a.m,
+          .n = a.n,
+          .k = a.k,
+          .transpose_a = a.transpose_a,
+          .transpose_b = a.transpose_b};
 }
 
 Work Count(const MatmulGeluArgs& a, DType dtype) {
@@ -229,7 +234,10 @@ Work Count(const AttentionForwardArgs& a, DType dtype) {
   const int64_t kv = 2 * a.B * a.Tk * a.Hkv * a.Dh;
   return {.flops = 2 * Product(a),
           .read = b.T(q + kv),
-          .written = b.T(q) + (a.lse != nullptr ? b.S(a.B * a.H * a.Tq) : 0)};
+          .written = b.T(q) + (a.lse != nullptr ? b.S(a.B * a.H * a.Tq) : 0),
+          .m = a.Tq,
+          .n = a.Tk,
+          .k = a.Dh};
 }
 
 Work Count(const AttentionBackwardArgs& a, DType dtype) {
@@ -238,7 +246,10 @@ Work Count(const AttentionBackwardArgs& a, DType dtype) {
   const int64_t kv = 2 * a.B * a.Tk * a.Hkv * a.Dh;
   return {.flops = 5 * Product(a),
           .read = b.T(3 * q + kv) + b.S(a.B * a.H * a.Tq),
-          .written = b.T(q + kv)};
+          .written = b.T(q + kv),
+          .m = a.Tq,
+          .n = a.Tk,
+          .k = a.Dh};
 }
 
 Work Count(const CrossEntropyArgs& a, DType dtype) {
@@ -355,7 +366,14 @@ Work Count(const GroupedMatmulArgs& a, DType dtype) {
           .read = weight ? b.T(a.cap * (a.in + a.out)) +
                                b.Added(w, a.accumulate, a.narrow)
                          : b.T(rows + w),
-          .written = written};
+          .written = written,
+          .m = weight ? a.out : a.cap,
+          .n = a.form == GroupedForm::kForward ? a.out : a.in,
+          .k = weight                            ? a.cap
+               : a.form == GroupedForm::kForward ? a.in
+                                                 : a.out,
+          .transpose_a = weight,
+          .transpose_b = a.form == GroupedForm::kForward};
 }
 
 Work Count(const GroupedBiasArgs& a, DType dtype) {
@@ -393,6 +411,7 @@ Work Count(const ExpertActBackwardArgs& a, DType dtype) {
   Work WorkOf(const Function##Args& a, DType dtype) { \
     Work work = Count(a, dtype);                      \
     work.kernel = #entry;                             \
+    work.dtype = dtype;                               \
     return work;                                      \
   }
 DELINK_KERNELS(DELINK_WORK_OF)

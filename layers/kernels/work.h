@@ -10,19 +10,11 @@
 // where these end, so attention counts whole rows: an upper bound.
 #pragma once
 
+#include "framework/device/work.h"
 #include "framework/tensor/dtype.h"
 #include "layers/kernels/kernels.h"
 
 namespace delink {
-
-struct Work {
-  const char* kernel = "";  // as Kernels (kernels.h) calls it
-  double flops = 0;
-  double read = 0;     // bytes
-  double written = 0;  // bytes
-
-  double bytes() const { return read + written; }
-};
 
 // The work of a call with these arguments to the table of `dtype`.
 #define DELINK_DECLARE_WORK(entry, Function) \

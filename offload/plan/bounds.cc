@@ -28,6 +28,9 @@ StepRates RatesOf(const MachineRates& rates, DType compute) {
 
 StepRates RatesOf(const MachineRates& rates, const ParamForms& forms) {
   StepRates of = RatesOf(rates, forms.weights);
+  of.adamw = forms.gradients == DType::kF32 &&
+             forms.master == MasterForm::kWhole &&
+             forms.moments == StateStorage::kExact;
   ParamForms near = forms;
   // The forms asked for are last, so their rate is used if it was measured.
   for (const DType gradients : {DType::kF32, DType::kBF16, forms.gradients}) {

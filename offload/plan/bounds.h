@@ -29,6 +29,7 @@ struct StepRates {
   double to_host = 0;
   double host_memory = 0;    // bytes that the host reads and writes in updates
   double device_memory = 0;  // the same of the device; 0: not known
+  bool adamw = false;        // whether updates are AdamW's, in the default form
 };
 // With matrix products in `compute`, whose rate must be known (a check), pinned
 // copies, and host memory that is rewritten in place.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include "framework/base/at.h"
@@ -12,13 +13,14 @@
 namespace delink {
 namespace {
 
+using offload::WorkSeconds;
+
 // 0 if the rate is not known.
 double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
-// Bytes that an update of this rank's elements reads and writes: the gradient
-// is read, state is read and written, the weight is written, and read unless
-// there is a whole master.
-double UpdateBytes(const ParamStore& store, int slab) {
+// An update of this rank's elements: the gradient is read, state is read and
+// written, the weight is written, and read unless there is a whole master.
+Work UpdateWork(const ParamStore& store, int slab) {
   const auto size = [&](Plane plane) {
     return static_cast<double>(SizeOf(store.dtype(slab, plane)));
   };
@@ -28,9 +30,15 @@ double UpdateBytes(const ParamStore& store, int slab) {
   for (const Plane plane : PlanesOf(store, PlaneSet::kState)) {
     state += static_cast<double>(store.bytes(slab, plane));
   }
-  return static_cast<double>(store.owned(slab).size()) *
-             (size(Plane::kGradient) + read + size(Plane::kWeight)) +
-         2 * state;
+  const auto elements = static_cast<double>(store.owned(slab).size());
+  return {.kernel = "adamw",
+          .dtype = store.options().dtype,
+          .read = elements * (size(Plane::kGradient) + read) + state,
+          .written = elements * size(Plane::kWeight) + state};
+}
+
+double UpdateBytes(const ParamStore& store, int slab) {
+  return UpdateWork(store, slab).bytes();
 }
 
 // Bytes that host memory moves for an update on the host: also the gradient
@@ -50,7 +58,40 @@ double PlaneBytes(const ParamStore& store, int slab, PlaneSet planes) {
   return static_cast<double>(bytes);
 }
 
-double SecondsOf(const RankOfStep& of, const Instruction& at) {
+// Of a call that moves bytes alone, if the kernel was measured.
+std::optional<double> Priced(const RankOfStep& of, const Work& work) {
+  if (of.prices == nullptr || !of.prices->Measured(work.kernel, work.dtype)) {
+    return std::nullopt;
+  }
+  return of.prices->Seconds(work);
+}
+
+WorkSeconds VisitSeconds(const RankOfStep& of, size_t index) {
+  const Instruction& at = of.program.instructions[index];
+  const LayerPlan& layer = At(of.layers, at.layer);
+  if (of.prices == nullptr || layer.calls == nullptr) {
+    const VisitFlops flops = FlopsOf(layer, at);
+    return {.products = Over(flops.forward + flops.backward + flops.recompute,
+                             of.rates.flops)};
+  }
+  WorkSeconds seconds;
+  ForEachCalls(layer, at,
+               of.analysis != nullptr ? At(of.analysis->written, index)
+                                      : std::vector<bool>(),
+               [&](const std::vector<KernelCall>& calls, int times) {
+                 seconds += of.prices->Seconds(calls, times);
+               });
+  return seconds;
+}
+
+double DeviceUpdateSeconds(const RankOfStep& of, int slab) {
+  const Work work = UpdateWork(of.store, slab);
+  const double moved = Over(work.bytes(), of.rates.device_memory);
+  return of.rates.adamw ? Priced(of, work).value_or(moved) : moved;
+}
+
+// Of all instructions but visits.
+double OtherSeconds(const RankOfStep& of, const Instruction& at) {
   const offload::StepRates& rates = of.rates;
   const ParamStore& store = of.store;
   const int slab = at.slab < 0 ? -1 : SlabHere(store, at.slab);
@@ -59,15 +100,6 @@ double SecondsOf(const RankOfStep& of, const Instruction& at) {
     return static_cast<double>(At(of.memory.stored, slots).bytes);
   };
   switch (at.op) {
-    case Op::kForward:
-    case Op::kLoss:
-    case Op::kBackward:
-    case Op::kBackwardInput:
-    case Op::kBackwardWeight: {
-      const VisitFlops flops = FlopsOf(At(of.layers, at.layer), at);
-      return Over(flops.forward + flops.backward + flops.recompute,
-                  rates.flops);
-    }
     case Op::kFetch:
       // A shard of weights that is on the device is not copied from the host.
       if (at.lane == Lane::kGather &&
@@ -84,12 +116,15 @@ double SecondsOf(const RankOfStep& of, const Instruction& at) {
     case Op::kUpdate:
       return at.lane == Lane::kHost
                  ? Over(HostUpdateBytes(store, slab), rates.host_memory)
-                 : Over(UpdateBytes(store, slab), rates.device_memory);
-    case Op::kSquares:
-      return Over(
-          static_cast<double>(store.owned(slab).size() *
-                              SizeOf(store.dtype(slab, Plane::kGradient))),
-          rates.device_memory);
+                 : DeviceUpdateSeconds(of, slab);
+    case Op::kSquares: {
+      const DType dtype = store.dtype(slab, Plane::kGradient);
+      const auto bytes =
+          static_cast<double>(store.owned(slab).size() * SizeOf(dtype));
+      return Priced(of,
+                    {.kernel = "sum_squares", .dtype = dtype, .read = bytes})
+          .value_or(Over(bytes, rates.device_memory));
+    }
     default:
       return 0;
   }
@@ -116,10 +151,13 @@ const char* NameOf(Lane lane) {
 
 }  // namespace
 
-std::vector<double> SecondsOf(const RankOfStep& rank) {
-  std::vector<double> seconds;
-  for (const Instruction& at : rank.program.instructions) {
-    seconds.push_back(SecondsOf(rank, at));
+std::vector<WorkSeconds> SecondsOf(const RankOfStep& rank) {
+  std::vector<WorkSeconds> seconds;
+  const std::vector<Instruction>& all = rank.program.instructions;
+  for (size_t i = 0; i < all.size(); ++i) {
+    seconds.push_back(IsVisit(all[i])
+                          ? VisitSeconds(rank, i)
+                          : WorkSeconds{.others = OtherSeconds(rank, all[i])});
   }
   return seconds;
 }
@@ -155,7 +193,8 @@ absl::StatusOr<ForeseenStep> Foresee(const std::vector<TimedRank>& stages,
     column.push_back({.rank = of.rank, .program = of.program});
   }
   const auto costs = [&](const RankProgram& rank, int32_t index) -> Cost {
-    const double time = At(At(stages, rank.program->stage).seconds, index);
+    const double time =
+        At(At(stages, rank.program->stage).seconds, index).all();
     const bool copy = IsOverBus(At(rank.program->instructions, index).lane);
     return {.time = time, .busy = copy ? time : 0};
   };

@@ -13,9 +13,11 @@
 #include "framework/module/param_store.h"
 #include "framework/step/plan/measure.h"
 #include "framework/step/plan/memory.h"
+#include "framework/step/program/dependencies.h"
 #include "framework/step/program/instruction.h"
 #include "framework/step/time/lane_use.h"
 #include "offload/plan/bounds.h"
+#include "offload/rates/kernel_prices.h"
 
 namespace delink {
 
@@ -26,18 +28,23 @@ struct RankOfStep {
   const StepMemory& memory;
   const std::vector<LayerPlan>& layers;
   offload::StepRates rates;  // the rank's part of its machine's
+  // Both optional. With prices, visits, squares and AdamW's updates on the
+  // device are priced call by call; `analysis` says which gradients they add
+  // to.
+  const offload::KernelPrices* prices = nullptr;
+  const Analysis* analysis = nullptr;
 };
 
-// Seconds by instruction of the program: visits by their FLOPs, recomputation
-// included; copies between host and device by their bytes; updates and squares
-// by the bytes that they read and write, at the rate of the memory that they
-// run in. Instructions without a rate take no time.
-std::vector<double> SecondsOf(const RankOfStep& rank);
+// Seconds by instruction of the program: visits by their kernel calls or else
+// their FLOPs, recomputation included; copies between host and device by their
+// bytes; updates and squares by the bytes that they read and write, at the rate
+// of the memory that they run in. Instructions without a rate take no time.
+std::vector<offload::WorkSeconds> SecondsOf(const RankOfStep& rank);
 
 struct TimedRank {
   int rank = 0;
   const Program* program = nullptr;
-  std::vector<double> seconds;  // by instruction
+  std::vector<offload::WorkSeconds> seconds;  // by instruction
 };
 
 struct ForeseenStep {

@@ -1,5 +1,6 @@
 #include "offload/rates/machine_rates.h"
 
+#include <cmath>
 #include <cstdlib>
 
 #include "framework/base/file.h"
@@ -15,6 +16,26 @@ double MachineRates::FlopsOf(DType dtype) const {
     }
   }
   return largest != nullptr ? largest->flops_per_s : 0;
+}
+
+double MachineRates::FlopsOf(DType dtype, int64_t smallest) const {
+  const MatmulRate *below = nullptr, *above = nullptr;
+  for (const MatmulRate& rate : matmul) {
+    if (rate.dtype != dtype) continue;
+    if (rate.smallest <= smallest) {
+      if (below == nullptr || rate.smallest > below->smallest) below = &rate;
+    } else if (above == nullptr || rate.smallest < above->smallest) {
+      above = &rate;
+    }
+  }
+  if (below == nullptr && above == nullptr) return 0;
+  if (below == nullptr) return above->flops_per_s;
+  if (above == nullptr) return below->flops_per_s;
+  const auto log = [](auto x) { return std::log(static_cast<double>(x)); };
+  const double part = (log(smallest) - log(below->smallest)) /
+                      (log(above->smallest) - log(below->smallest));
+  return std::exp((1 - part) * log(below->flops_per_s) +
+                  part * log(above->flops_per_s));
 }
 
 double MachineRates::ParamsPerSecond(UpdatePlace place,

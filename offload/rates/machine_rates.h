@@ -43,6 +43,19 @@ struct MatmulRate {
   int64_t smallest = 1024;
 };
 
+// A call of a kernel, alone on its device, on operands that the call before did
+// not touch (framework/device/work.h has the kernels' names and sizes).
+struct KernelRate {
+  std::string kernel;
+  DType dtype = DType::kF32;
+  int64_t threads = 1;  // on a CPU
+  int64_t m = 0, n = 0, k = 0;
+  bool transpose_a = false, transpose_b = false;
+  double flops = 0, read = 0, written = 0;
+  double seconds = 0;
+  friend bool operator==(const KernelRate&, const KernelRate&) = default;
+};
+
 enum class UpdatePlace : uint8_t { kHost, kDevice };
 
 // AdamW in one pass over parameters and state in the memory where it runs.
@@ -108,10 +121,16 @@ struct MachineRates {
   NetworkRates inside, between;    // a node, nodes
   std::vector<MatmulRate> matmul;  // on the device
   std::vector<UpdateRate> updates;
+  std::vector<KernelRate> kernels;  // on the device; optional
+  // Seconds of every call beside its work, unless it was measured; optional.
+  double kernel_latency = 0;
   std::vector<SlowNode> slow;  // each node at most once
 
   // Of the largest products. 0: not known.
   double FlopsOf(DType dtype) const;
+  // Of products whose smallest size is `smallest`, interpolated between the
+  // classes in the logarithm of both.
+  double FlopsOf(DType dtype, int64_t smallest) const;
   // 0 if it was not measured.
   double ParamsPerSecond(UpdatePlace place, const ParamForms& forms) const;
   double SpeedOf(int64_t node) const;

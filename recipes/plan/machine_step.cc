@@ -32,9 +32,9 @@ Network NetworkOf(const PlannedMachine& planned) {
           .ranks_per_node = planned.ranks_per_node};
 }
 
-// What an instruction does on its own, in words.
+// What an instruction does on its own beside products, in words.
 const char* OwnWork(const Instruction& at) {
-  if (IsVisit(at)) return "products";
+  if (IsVisit(at)) return "other kernels";
   if (at.op == Op::kUpdate) {
     return at.lane == Lane::kHost ? "updates on the host"
                                   : "updates on the device";
@@ -83,8 +83,10 @@ class StageCosts {
   Cost Of(int rank, int32_t index) const { return At(At(costs_, rank), index); }
 
   TimeParts PartsOf(int rank, int32_t index) {
-    TimeParts parts = {
-        {OwnWork(InstructionOf(rank, index)), OwnSeconds(rank, index)}};
+    const offload::WorkSeconds own = OwnSeconds(rank, index);
+    TimeParts parts;
+    if (own.products > 0) parts.emplace_back("products", own.products);
+    parts.emplace_back(OwnWork(InstructionOf(rank, index)), own.others);
     ForEachExchange(
         rank, index,
         [&](const StepExchange& of, bool between, const NetworkTime& time) {
@@ -105,10 +107,10 @@ class StageCosts {
     return At(PlanOf(rank).program.instructions, index);
   }
 
-  double OwnSeconds(int rank, size_t index) const {
-    const int node = At(stage_.nodes, rank);
-    return At(PlanOf(rank).seconds, index) /
-           stage_.machine.machine.SpeedOf(node);
+  offload::WorkSeconds OwnSeconds(int rank, size_t index) const {
+    const double speed = stage_.machine.machine.SpeedOf(At(stage_.nodes, rank));
+    const offload::WorkSeconds& own = At(PlanOf(rank).seconds, index);
+    return {.products = own.products / speed, .others = own.others / speed};
   }
 
   // Calls visit(exchange, whether it is between nodes, time).
@@ -124,7 +126,7 @@ class StageCosts {
 
   Cost CostOf(int rank, size_t index) {
     const Instruction& at = InstructionOf(rank, index);
-    const double own = OwnSeconds(rank, index);
+    const double own = OwnSeconds(rank, index).all();
     Cost cost{.time = own, .busy = IsOverBus(at.lane) ? own : 0};
     ForEachExchange(rank, index,
                     [&](const StepExchange&, bool, const NetworkTime& time) {

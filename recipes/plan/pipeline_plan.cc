@@ -13,7 +13,6 @@
 #include "framework/step/proof/joint_plan.h"
 #include "framework/step/proof/visit_meetings.h"
 #include "layers/ops/accumulate.h"
-#include "offload/plan/foreseen_step.h"
 #include "parallel/pipeline/pipeline_time.h"
 #include "recipes/run/dry_run/find_homes.h"
 #include "recipes/run/observers/pipeline_rows.h"
@@ -170,15 +169,10 @@ Trace::Entry EntryOf(const StageRun& stage,
 
 // With the rates of a node.
 void Time(ImaginedStage& imagined, const std::vector<LayerPlan>& layers,
-          const offload::StepRates& rates, PipelineStagePlan& plan) {
+          const KnownRates& rates, PipelineStagePlan& plan) {
   const StageRun& stage = imagined.stage();
   const ParamStore& store = stage.store();
-  const Executor& executor = stage.executor();
-  plan.seconds = SecondsOf({.program = executor.program(),
-                            .store = store,
-                            .memory = executor.memory(),
-                            .layers = executor.layers(),
-                            .rates = OfOneRank(imagined.env(), rates)});
+  plan.seconds = StepSeconds(imagined, rates);
   for (size_t i = 0; i < plan.program.instructions.size(); ++i) {
     Trace::Entry entry = EntryOf(stage, layers, plan.program.instructions[i]);
     for (const StepExchange& of : plan.exchanged[i]) entry.bytes += of.bytes;
@@ -202,7 +196,7 @@ void Time(ImaginedStage& imagined, const std::vector<LayerPlan>& layers,
 // For one rank of a pipeline stage.
 PipelineStagePlan Describe(ImaginedStage& imagined, const PipelineRow& row,
                            const std::vector<LayerPlan>& layers,
-                           const offload::StepRates* rates) {
+                           const KnownRates* rates) {
   StageRun& stage = imagined.stage();
   PipelineStagePlan plan{.row = row,
                          .rank = stage.store().rank(),
@@ -242,7 +236,7 @@ std::vector<Column> ColumnsOf(const PipelinePlan& plan, const Mesh& mesh) {
 }
 
 absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first,
-                                          const offload::StepRates* rates) {
+                                          const KnownRates* rates) {
   StageRun& stage = first.stage();
   const ParamStore& store = stage.store();
   const std::vector<PipelineRow> rows =

@@ -14,10 +14,11 @@
 #include "framework/step/program/instruction.h"
 #include "framework/step/time/step_time.h"
 #include "framework/step/time/trace.h"
-#include "offload/plan/bounds.h"
+#include "offload/rates/kernel_prices.h"
 #include "recipes/plan/step_exchanges.h"
 #include "recipes/record/pipeline_table.h"
 #include "recipes/run/dry_run/imagined_stage.h"
+#include "recipes/run/dry_run/known_rates.h"
 
 namespace delink {
 
@@ -50,7 +51,7 @@ struct PipelineStagePlan {
   std::vector<std::vector<StepExchange>> exchanged;
   std::vector<Sent> sent;
   // With rates: seconds by themselves, and what a trace says of them.
-  std::vector<double> seconds;
+  std::vector<offload::WorkSeconds> seconds;
   std::vector<Trace::Entry> entries;
   // Of the rank: what it writes to a checkpoint, and what a switch brings it.
   int64_t saved_bytes = 0, switched_bytes = 0;
@@ -86,7 +87,7 @@ std::vector<Column> ColumnsOf(const PipelinePlan& plan, const Mesh& mesh);
 
 // The plan of `first`, the stage on rank 0. Creates the stage on the heaviest
 // rank of each pipeline stage. `rates`: of a whole node.
-absl::StatusOr<PipelinePlan> PlanPipeline(
-    ImaginedStage& first, const offload::StepRates* rates = nullptr);
+absl::StatusOr<PipelinePlan> PlanPipeline(ImaginedStage& first,
+                                          const KnownRates* rates = nullptr);
 
 }  // namespace delink

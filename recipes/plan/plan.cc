@@ -79,7 +79,7 @@ class WithThreads {
 
 absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
                                    ImaginedStage& imagined,
-                                   const offload::StepRates* rates = nullptr) {
+                                   const KnownRates* rates = nullptr) {
   StageRun& stage = imagined.stage();
   StagePlan plan{.name = stage.stage().name,
                  .begin = recipe.PlannedBegin(stage.index()).step,
@@ -234,7 +234,7 @@ absl::StatusOr<StagePlan> PlanStage(RunEnv& env, size_t index,
                           ImaginedStage::Create(env, index, 0));
   DELINK_ASSIGN_OR_RETURN(
       StagePlan plan,
-      Describe(recipe, *stage, on.has_value() ? &rates->rates : nullptr));
+      Describe(recipe, *stage, on.has_value() ? &*rates : nullptr));
   if (on.has_value()) {
     DELINK_RETURN_IF_ERROR(Simulate(env, *on, stage->stage(), plan));
   }

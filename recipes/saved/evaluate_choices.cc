@@ -25,16 +25,16 @@ int64_t Characters(std::string_view utf8) {
 }
 
 // The tokens of the options, and where their scores go.
-struct Work {
+struct ChoiceWork {
   std::vector<ChoiceTokens> choices;
   std::vector<ScoredOption*> to;
 };
 
-absl::StatusOr<Work> Encode(const ChoicesOptions& options,
-                            const Tokenizer& tokenizer, int64_t positions,
-                            const std::vector<ChoiceQuestion>& questions,
-                            std::vector<ScoredQuestion>* scored) {
-  Work work;
+absl::StatusOr<ChoiceWork> Encode(const ChoicesOptions& options,
+                                  const Tokenizer& tokenizer, int64_t positions,
+                                  const std::vector<ChoiceQuestion>& questions,
+                                  std::vector<ScoredQuestion>* scored) {
+  ChoiceWork work;
   for (size_t q = 0; q < questions.size(); ++q) {
     const ChoiceQuestion& question = questions[q];
     ScoredQuestion& to = (*scored)[q];
@@ -93,9 +93,9 @@ void Pick(ScoredQuestion* question) {
   }
 }
 
-absl::StatusOr<Work> ReadWork(const ChoicesOptions& options,
-                              const SavedModel& saved,
-                              ChoiceEvaluation* evaluation) {
+absl::StatusOr<ChoiceWork> ReadWork(const ChoicesOptions& options,
+                                    const SavedModel& saved,
+                                    ChoiceEvaluation* evaluation) {
   DELINK_ASSIGN_OR_RETURN(const std::vector<ChoiceQuestion> questions,
                           ReadChoices(options.choices));
   DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
@@ -143,7 +143,7 @@ absl::StatusOr<ChoiceEvaluation> EvaluateChoices(const ChoicesOptions& options,
   ChoiceEvaluation evaluation{.checkpoint = saved->path(),
                               .step = saved->header().step,
                               .stage = saved->run().stage};
-  absl::StatusOr<Work> work = ReadWork(options, *saved, &evaluation);
+  absl::StatusOr<ChoiceWork> work = ReadWork(options, *saved, &evaluation);
   DELINK_RETURN_IF_ERROR(AgreeOnStatus(comm, work.status()));
   DELINK_ASSIGN_OR_RETURN(const Together together,
                           LoadTogether(*saved, options.device, comm));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@ namespace delink {
 namespace {
 
 using offload::BusRates;
+using offload::KernelRate;
 using offload::MachineRates;
 using offload::MatmulRate;
 using offload::NetworkRates;
@@ -87,6 +89,12 @@ void DescribeDevice(Section& s, MachineRates& machine) {
          .required = true});
   Rate(s, "memory_bytes_per_s", &tier.bytes_per_s, true,
        "bytes of its memory that it reads and writes");
+  s.Float("kernel_latency_s", &machine.kernel_latency,
+          {.doc = "seconds of each call of a kernel beside its work, unless it "
+                  "is listed in `[[kernels]]`",
+           .when_omitted = kNone,
+           .min = 0.0,
+           .max = 1.0});
   s.Float(
       "capability", &tier.capability,
       {.doc = "CUDA compute capability; kernels need 8.0, so a machine with "
@@ -169,6 +177,42 @@ void DescribeUpdate(Section& s, UpdateRate& rate) {
   s.Enum("moments", &rate.forms.moments, Word,
          {.doc = "as `optimizer.moments`", .required = true});
   Rate(s, "parameters_per_s", &rate.params_per_s, true, "parameters updated");
+}
+
+void DescribeKernel(Section& s, KernelRate& rate) {
+  s.String("name", &rate.kernel,
+           {.doc = "kernel, as in `delink bench --suite ops --json`",
+            .required = true});
+  s.Enum("dtype", &rate.dtype, Word, {.doc = "type", .required = true});
+  s.Int("threads", &rate.threads,
+        {.doc = "threads that it ran on, on a CPU",
+         .min = 1,
+         .max = schema::kMaxThreads});
+  const std::pair<const char*, int64_t*> sizes[] = {
+      {"m", &rate.m}, {"n", &rate.n}, {"k", &rate.k}};
+  for (const auto& [name, size] : sizes) {
+    s.Int(name, size,
+          {.doc = "size of a product `[m, k] x [k, n]`; of attention: queries, "
+                  "keys and the width of a head",
+           .when_omitted = kNone,
+           .min = 0,
+           .max = int64_t{1} << 40});
+  }
+  s.Bool("transpose_a", &rate.transpose_a, {.doc = "of a product"});
+  s.Bool("transpose_b", &rate.transpose_b, {.doc = "of a product"});
+  const std::pair<const char*, double*> amounts[] = {
+      {"flops", &rate.flops},
+      {"read_bytes", &rate.read},
+      {"written_bytes", &rate.written}};
+  for (const auto& [name, amount] : amounts) {
+    s.Float(name, amount,
+            {.doc = "of the call",
+             .when_omitted = kNone,
+             .min = 0.0,
+             .max = kMostRate});
+  }
+  s.Float("seconds", &rate.seconds,
+          {.doc = "of the call", .required = true, .above = 0.0, .max = 1e6});
 }
 
 void DescribeSlow(Section& s, SlowNode& slow) {
@@ -290,6 +334,13 @@ void schema::DescribeMachine(Section& document, MachineRates& machine) {
       {.doc = "AdamW, by place and form. Forms that are not listed count with "
               "the bandwidth of memory."},
       &machine.updates, DescribeUpdate);
+  document.SubTables<KernelRate>(
+      "kernels",
+      {.doc =
+           "Calls of kernels, from which plans interpolate. Kernels that are "
+           "not listed count with `[[products]]` and the bandwidth of "
+           "memory."},
+      &machine.kernels, DescribeKernel);
   document.SubTables<SlowNode>(
       "slow", {.doc = "Nodes that are slower than the others."}, &machine.slow,
       DescribeSlow);

@@ -177,6 +177,7 @@ OpCall AdamW(const OptimKernels& kernels, int64_t n, DType dtype, Pieces& m) {
   const double plane = static_cast<double>(n) * sizeof(float);
   return {
       .work = {.kernel = "adamw",
+               .dtype = dtype,
                .read = 4 * plane,
                .written = 3 * plane + (dtype == DType::kBF16 ? plane / 2 : 0)},
       .run = [a, &kernels](Stream& stream) { kernels.adamw(stream, a); }};

@@ -15,6 +15,7 @@
 #include "tools/bench/bandwidth.h"
 #include "tools/bench/bus.h"
 #include "tools/bench/disk.h"
+#include "tools/bench/kernel_rates.h"
 #include "tools/bench/machine.h"
 #include "tools/bench/target.h"
 #include "tools/bench/update_rates.h"
@@ -124,6 +125,10 @@ absl::StatusOr<MachineRates> MeasureRates(
   DELINK_RETURN_IF_ERROR(MeasureFiles(options, &rates));
   progress("measuring products and updates");
   MeasureProducts(target.device(), quick, &rates);
+  DELINK_ASSIGN_OR_RETURN(
+      rates.kernels,
+      MeasureKernels(target, {.threads = options.threads, .quick = quick},
+                     progress));
   if (!cuda) {
     // On the CPU, host and device are the same processor.
     DELINK_RETURN_IF_ERROR(MeasureUpdates(

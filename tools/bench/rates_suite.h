@@ -17,9 +17,9 @@ struct RatesOptions {
   std::string scratch;  // folder where the disk is measured; empty: temporary
 };
 
-// Takes some seconds. An error if there is no such device or not enough memory:
-// 2 blocks of 256 MiB, or of four times the largest cache, on either side, or
-// 18 bytes of a quarter as many parameters.
+// Takes two or three minutes. An error if there is no such device or not enough
+// memory: 2 blocks of 256 MiB, or of four times the largest cache, on either
+// side, or 18 bytes of a quarter as many parameters.
 absl::StatusOr<offload::MachineRates> MeasureRates(
     const RatesOptions& options,
     const std::function<void(const std::string&)>& progress);

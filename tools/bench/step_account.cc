@@ -1,7 +1,6 @@
 #include "tools/bench/step_account.h"
 
 #include <algorithm>
-#include <cstring>
 #include <initializer_list>
 #include <map>
 #include <string>
@@ -81,7 +80,7 @@ class Account {
   void AddCalls() {
     const std::vector<Trace::Span>& spans = record_.trace->spans();
     size_t at = 0;
-    for (const KernelCall& call : record_.calls->calls()) {
+    for (const TimedCall& call : record_.calls->calls()) {
       // With one thread, spans and calls are in order of time.
       while (at < spans.size() && spans[at].end < call.begin) ++at;
       if (at == spans.size()) break;
@@ -170,10 +169,10 @@ class Account {
     }
   }
 
-  void AddCall(const Trace::Span& span, const KernelCall& call) {
+  void AddCall(const Trace::Span& span, const TimedCall& call) {
     const Instruction& at = EntryOf(span).at;
     const double seconds = call.seconds;
-    if (std::strcmp(call.work.kernel, kZeroing) == 0) {
+    if (call.work.kernel == kZeroing) {
       parts_[IndexOf(span)].*PartOf(at.op) -= seconds;
       parts_[IndexOf(span)].zeroing += seconds;
       if (KindOf(at) == std::string("blocks")) {
@@ -204,10 +203,10 @@ class Account {
             .written = of(memory_.state) + of(memory_.weights)};
   }
 
-  void Count(const Trace::Span& span, const char* kernel, double seconds,
+  void Count(const Trace::Span& span, std::string_view kernel, double seconds,
              const Work& work) {
     const char* const layer = KindOf(EntryOf(span).at);
-    Kernel& k = kernels_[{layer, kernel}];
+    Kernel& k = kernels_[{layer, std::string(kernel)}];
     k.seconds.resize(record_.seconds.size());
     k.seconds[IndexOf(span)] += seconds;
     k.share.layer = layer;

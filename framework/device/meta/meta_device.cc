@@ -7,6 +7,7 @@
 #include "framework/base/check.h"
 #include "framework/device/backend.h"
 #include "framework/device/cuda/scratch.h"
+#include "framework/device/work.h"
 
 namespace delink {
 namespace {
@@ -16,7 +17,8 @@ constexpr uintptr_t kFirstAddress = uintptr_t{1} << 60;
 
 class MetaEvent final : public Event {};
 
-// Accounts for the overhead of a stream of the imitated device.
+// Accounts for the overhead of a stream of the imitated device, and notes
+// calls.
 class MetaStream final : public Stream {
  public:
   MetaStream(int64_t bytes, std::string name, MemoryLedger& own)
@@ -35,7 +37,10 @@ class MetaStream final : public Stream {
     return absl::OkStatus();
   }
 
+  WorkNotes* notes() override { return &notes_; }
+
  private:
+  WorkNotes notes_;
   const int64_t bytes_;
   const std::string name_;
   MemoryLedger& own_;
@@ -76,9 +81,17 @@ class MetaDevice final : public Device {
 
   void CopyFromHost(Stream&, void*, const void*, int64_t) override {}
   void CopyToHost(Stream&, void*, const void*, int64_t) override {}
-  void Copy(Stream&, void*, const void*, int64_t) override {}
-  void CopyRows(Stream&, const RowsCopy&) override {}
-  void FillZero(Stream&, void*, int64_t) override {}
+  void Copy(Stream& stream, void*, const void*, int64_t bytes) override {
+    if (bytes > 0) stream.notes()->Add(WorkOfCopy(bytes));
+  }
+  void CopyRows(Stream& stream, const RowsCopy& copy) override {
+    if (copy.bytes * copy.rows > 0) {
+      stream.notes()->Add(WorkOfCopy(copy.bytes * copy.rows));
+    }
+  }
+  void FillZero(Stream& stream, void*, int64_t bytes) override {
+    if (bytes > 0) stream.notes()->Add(WorkOfZeroing(bytes));
+  }
 
  private:
   const DeviceKind kind_;

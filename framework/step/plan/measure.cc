@@ -69,7 +69,12 @@ class Measurer {
   LayerPlan Measure(int layer, const Shape& shape, DType input_dtype,
                     DType dtype) {
     LayerPlan plan{.input = shape};
-    const auto note = [&](Phase phase) { NoteIn(&At(plan.exchanges, phase)); };
+    auto calls = std::make_shared<LayerCalls>();
+    plan.calls = calls;
+    const auto note = [&](Phase phase) {
+      NoteIn(&At(plan.exchanges, phase));
+      NoteCalls(&At(calls->of, phase));
+    };
     const bool last = IsLast(layer);
     const Tensor input(anywhere_, input_dtype, shape);
     for (const Phase phase : {Phase::kEval, Phase::kForward, Phase::kRecord}) {
@@ -81,11 +86,13 @@ class Measurer {
     const Tensor dy = last ? Tensor() : Tensor(anywhere_, dtype, plan.output);
     const Tensor dx = layer > 0 ? Tensor(anywhere_, dtype, shape) : Tensor();
     note(Phase::kBackward);
-    tape_.RunBackward(y_, dy, x_, dx);
+    Backward(layer, dy, dx);
     At(plan.visits, Phase::kBackward) = memory_.Plan();
+    NoteAdded(layer, input, dy, dx, *calls);
     if (layer == 0 || last) return plan;
     std::vector<VisitExchange> again;
     NoteIn(&again);
+    NoteCalls(&calls->again);
     // Backwards under recompute follow a forward that runs again.
     inputs_.again = true;
     Forward(layer, Phase::kRecord, input);
@@ -101,6 +108,7 @@ class Measurer {
     note(Phase::kBackwardWeight);
     tape_.RunBackwardWeight();
     At(plan.visits, Phase::kBackwardWeight) = memory_.Plan();
+    binder_.FinishGradients(layer, *stream_);
     return plan;
   }
 
@@ -118,6 +126,38 @@ class Measurer {
       group->NoteIn(notes);
     }
   }
+  void NoteCalls(std::vector<KernelCall>* calls) {
+    stream_->notes()->NoteIn(calls);
+  }
+  void Backward(int layer, const Tensor& dy, const Tensor& dx) {
+    tape_.RunBackward(y_, dy, x_, dx);
+    binder_.FinishGradients(layer, *stream_);
+  }
+  // Backwards that add to the gradients of one part each.
+  void NoteAdded(int layer, const Tensor& input, const Tensor& dy,
+                 const Tensor& dx, LayerCalls& calls) {
+    const std::vector<int>& all = store_.slabs_of_layer(layer);
+    const size_t slabs = all.size();
+    calls.added.resize(slabs);
+    std::vector<VisitExchange> exchanges;
+    NoteIn(&exchanges);
+    for (size_t slab = 0; slab < slabs; ++slab) {
+      std::vector<bool> written;
+      for (const int of : all) {
+        const Slab &one = store_.slab(all[slab]), &other = store_.slab(of);
+        written.push_back(one.part == other.part && one.layers == other.layers);
+      }
+      // The first slab of a part stands for all.
+      if (std::ranges::find(written, true) - written.begin() !=
+          static_cast<std::ptrdiff_t>(slab)) {
+        continue;
+      }
+      NoteCalls(IsLast(layer) ? &calls.added[slab] : nullptr);
+      Forward(layer, Phase::kRecord, input, written);
+      NoteCalls(&calls.added[slab]);
+      Backward(layer, dy, dx);
+    }
+  }
   bool IsLast(int layer) const { return layer == model_.layers() - 1; }
 
   // Of the forward before.
@@ -130,7 +170,11 @@ class Measurer {
   }
 
   void Forward(int layer, Phase phase, const Tensor& input) {
-    const std::vector<bool> written(store_.slabs_of_layer(layer).size(), false);
+    Forward(layer, phase, input,
+            std::vector<bool>(store_.slabs_of_layer(layer).size(), false));
+  }
+  void Forward(int layer, Phase phase, const Tensor& input,
+               const std::vector<bool>& written) {
     binder_.Bind(layer, &written);
     inputs_.training = phase != Phase::kEval;
     tape_.BeginForward(phase, inputs_);
@@ -210,6 +254,9 @@ std::vector<LayerPlan> Measure(Sequential& model, const ParamRegistry& registry,
                         ? measurer.Count(layer, shape, input)
                         : measurer.Measure(layer, shape, input, options.dtype));
     shape = plans.back().output;
+    if (options.work_alone || plans.size() < 2) continue;
+    const auto& before = plans[plans.size() - 2].calls;
+    if (*plans.back().calls == *before) plans.back().calls = before;
   }
   for (const ParamDecl& decl : registry.decls) {
     decl.param->Bind(Tensor(), Tensor(), false);
@@ -229,6 +276,31 @@ VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at) {
   }
   if (RunsAgain(at)) flops.recompute = layer.flops;
   return flops;
+}
+
+void ForEachCalls(
+    const LayerPlan& layer, const Instruction& at,
+    const std::vector<bool>& written,
+    const std::function<void(const std::vector<KernelCall>&, int)>& take) {
+  if (!IsVisit(at) || layer.calls == nullptr) return;
+  const LayerCalls& calls = *layer.calls;
+  if (RunsAgain(at)) take(calls.again, 1);
+  if (at.op == Op::kForward || at.op == Op::kLoss) {
+    const bool keeps = (at.flags & (kRecompute | kForwardOnly)) == 0;
+    take(At(calls.of, keeps ? Phase::kRecord : Phase::kForward), 1);
+  }
+  if (at.op == Op::kBackwardInput) {
+    take(At(calls.of, Phase::kBackwardInput), 1);
+  }
+  if (!HasGradients(at)) return;
+  const bool half = at.op == Op::kBackwardWeight;
+  take(At(calls.of, half ? Phase::kBackwardWeight : Phase::kBackward), 1);
+  for (size_t slab = 0; slab < written.size(); ++slab) {
+    if (!written[slab] || At(calls.added, slab).empty()) continue;
+    take(At(calls.added, slab), 1);
+    take(At(calls.of, Phase::kBackward), -1);
+    if (at.op == Op::kLoss) take(At(calls.of, Phase::kRecord), -1);
+  }
 }
 
 std::vector<LayerPlan> MeasureLayers(Sequential& model,

@@ -3,11 +3,15 @@
 // work.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
+#include "framework/device/work.h"
 #include "framework/module/param_store.h"
 #include "framework/module/sequential.h"
 #include "framework/step/program/instruction.h"
@@ -34,6 +38,23 @@ struct BatchShape {
   friend bool operator==(const BatchShape&, const BatchShape&) = default;
 };
 
+// The calls of kernels in visits of one layer, with the shapes of one rank.
+// Experts are counted as if the rows that a rank has room for were all there,
+// and rows of several documents as one document (layers/kernels/work.h).
+// Kernels of ops that are not part of Delink are not listed
+// (layers/kernels/kernel_list.h).
+struct LayerCalls {
+  // Gradients of weights are written, not added to. Of
+  // the last layer with of[kRecord], which makes gradients too.
+  std::array<std::vector<KernelCall>, kPhases> of;  // by Phase
+  std::vector<KernelCall> again;  // of kRecord where VisitInputs::again is set
+  // By slab of the layer, for the first slab of each part: as of[kBackward], if
+  // the gradients of that part alone are added to. Of the last layer with
+  // of[kRecord], which makes gradients too. Empty for a part's other slabs.
+  std::vector<std::vector<KernelCall>> added;
+  friend bool operator==(const LayerCalls&, const LayerCalls&) = default;
+};
+
 struct LayerPlan {
   VisitPlan visits;  // halves of backward only for blocks
   Shape input;       // [B, T] i32 for the prologue, else [B, T, D]; T is of the
@@ -44,6 +65,8 @@ struct LayerPlan {
   double weight_flops = 0;  // of those, the second half's
   VisitExchanges exchanges;
   int64_t sums = 0;  // Tape::Sums
+  // Shared by copies and by like layers; null if only work was measured.
+  std::shared_ptr<const LayerCalls> calls;
 };
 
 // The FLOPs of an instruction of the layer; `recompute` is the forward that its
@@ -52,6 +75,14 @@ struct VisitFlops {
   double forward = 0, backward = 0, recompute = 0;
 };
 VisitFlops FlopsOf(const LayerPlan& layer, const Instruction& at);
+
+// The calls of an instruction of the layer; none if it is no visit. `written`
+// is Analysis::written of the instruction. `take` gets lists and how often each
+// counts, which may be -1: the calls are the sum.
+void ForEachCalls(
+    const LayerPlan& layer, const Instruction& at,
+    const std::vector<bool>& written,
+    const std::function<void(const std::vector<KernelCall>&, int)>& take);
 
 class MeasuredLayers;
 

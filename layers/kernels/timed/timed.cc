@@ -141,15 +141,21 @@ class TimedDevice final : public Device {
   }
   void Copy(Stream& stream, void* to, const void* from,
             int64_t bytes) override {
-    device_->Copy(stream.underlying(), to, from, bytes);
+    if (bytes == 0) return;
+    static_cast<TimedStream&>(stream).Note(
+        WorkOfCopy(bytes),
+        [&](Stream& inner) { device_->Copy(inner, to, from, bytes); });
   }
   void CopyRows(Stream& stream, const RowsCopy& copy) override {
-    device_->CopyRows(stream.underlying(), copy);
+    if (copy.bytes * copy.rows == 0) return;
+    static_cast<TimedStream&>(stream).Note(
+        WorkOfCopy(copy.bytes * copy.rows),
+        [&](Stream& inner) { device_->CopyRows(inner, copy); });
   }
   void FillZero(Stream& stream, void* to, int64_t bytes) override {
     if (bytes == 0) return;
     static_cast<TimedStream&>(stream).Note(
-        {.kernel = "fill_zero", .written = static_cast<double>(bytes)},
+        WorkOfZeroing(bytes),
         [&](Stream& inner) { device_->FillZero(inner, to, bytes); });
   }
 

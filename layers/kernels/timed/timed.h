@@ -4,8 +4,8 @@
 //
 // On the CPU it reads the clock twice a call, some tens of nanoseconds. On CUDA
 // it records two events around each call in its stream, which costs the device
-// about a microsecond. Zeroing memory (Device::FillZero) is recorded as the
-// kernel "fill_zero".
+// about a microsecond. Zeroing and copying memory of the device (FillZero,
+// Copy, CopyRows) are recorded as the kernels "fill_zero" and "copy".
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@
 
 namespace delink {
 
-struct KernelCall {
+struct TimedCall {
   Work work;
   // On the host. On an asynchronous device: when the call was enqueued.
   std::chrono::steady_clock::time_point begin, end;
@@ -38,7 +38,7 @@ class KernelCalls {
  public:
   // In the order in which calls ended, or were enqueued on an asynchronous
   // device.
-  const std::vector<KernelCall>& calls() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  const std::vector<TimedCall>& calls() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return calls_;
   }
   const std::vector<KernelMark>& marks() const ABSL_NO_THREAD_SAFETY_ANALYSIS {
@@ -59,11 +59,11 @@ class KernelCalls {
     std::unique_ptr<Event> begin, end;
   };
 
-  void Add(const KernelCall& call) {
+  void Add(const TimedCall& call) {
     const MutexLock lock(mutex_);
     calls_.push_back(call);
   }
-  void Add(const KernelCall& call, Interval interval, Stream* stream) {
+  void Add(const TimedCall& call, Interval interval, Stream* stream) {
     const MutexLock lock(mutex_);
     calls_.push_back(call);
     intervals_.push_back(std::move(interval));
@@ -75,7 +75,7 @@ class KernelCalls {
   }
 
   Mutex mutex_;
-  std::vector<KernelCall> calls_ ABSL_GUARDED_BY(mutex_);
+  std::vector<TimedCall> calls_ ABSL_GUARDED_BY(mutex_);
   std::vector<KernelMark> marks_ ABSL_GUARDED_BY(mutex_);
   // For an asynchronous device: one interval a call, one event a mark.
   Device* device_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "framework/base/format_bytes.h"
 #include "framework/base/log.h"
 #include "framework/base/status_macros.h"
+#include "layers/kernels/cpu/threads.h"
 #include "offload/plan/place.h"
 #include "recipes/run/dry_run/switch_memory.h"
 #include "recipes/run/stage/nodes.h"
@@ -52,6 +54,26 @@ int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
     by_rank.push_back(At(by_stage, mesh.PlaceOf(rank)[Axis::kPipeline]));
   }
   return MostOfMachine(env, by_rank);
+}
+
+// The ranks on the machine of this one.
+int64_t RanksHere(const RunEnv& env) {
+  const std::vector<int>& nodes = env.nodes;
+  return nodes.empty()
+             ? env.world->size()
+             : std::ranges::count(nodes, At(nodes, env.world->rank()));
+}
+
+// The part of the rank of `env` of its machine's rates while all ranks work.
+offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates) {
+  const auto here = static_cast<double>(RanksHere(env));
+  rates.host_memory /= here;
+  if (IsCuda(env.device->kind())) return rates;
+  rates.flops /= here;
+  rates.device_memory /= here;
+  rates.to_device /= here;
+  rates.to_host /= here;
+  return rates;
 }
 
 // A placement that is tried.
@@ -283,19 +305,22 @@ AutoPlace FromNumbers(const double* from) {
 
 }  // namespace
 
-offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates) {
-  const std::vector<int>& nodes = env.nodes;
-  const int rank = env.world->rank();
-  const auto here = static_cast<double>(
-      nodes.empty() ? env.world->size()
-                    : std::ranges::count(nodes, At(nodes, rank)));
-  rates.host_memory /= here;
-  if (IsCuda(env.device->kind())) return rates;
-  rates.flops /= here;
-  rates.device_memory /= here;
-  rates.to_device /= here;
-  rates.to_host /= here;
-  return rates;
+std::vector<offload::WorkSeconds> StepSeconds(const ImaginedStage& imagined,
+                                              const KnownRates& rates) {
+  const RunEnv& env = imagined.env();
+  const StageRun& stage = imagined.stage();
+  const Executor& executor = stage.executor();
+  std::optional<offload::KernelPrices> prices;
+  if (rates.machine != nullptr) {
+    prices.emplace(*rates.machine, RanksHere(env), cpu::MaxThreads());
+  }
+  return SecondsOf({.program = executor.program(),
+                    .store = stage.store(),
+                    .memory = executor.memory(),
+                    .layers = executor.layers(),
+                    .rates = OfOneRank(env, rates.rates),
+                    .prices = prices ? &*prices : nullptr,
+                    .analysis = &executor.analysis()});
 }
 
 absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
@@ -315,12 +340,7 @@ absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
         hosts.push_back(heaviest.host);
         ranks.push_back({.rank = stage.store().rank(),
                          .program = &At(programs, executor.program().stage),
-                         .seconds = SecondsOf(
-                             {.program = executor.program(),
-                              .store = stage.store(),
-                              .memory = executor.memory(),
-                              .layers = executor.layers(),
-                              .rates = OfOneRank(of.env(), rates.rates)})});
+                         .seconds = StepSeconds(of, rates)});
         return absl::OkStatus();
       }));
   const Mesh& mesh = first.stage().store().layout().mesh();

@@ -39,16 +39,18 @@ std::string ZeroThatFits(const RunEnv& env, size_t first, size_t index,
 absl::StatusOr<std::vector<AutoPlace>> AgreeOnHomes(const RunEnv& env,
                                                     size_t first);
 
-// The part of the rank of `env` of its machine's rates while all ranks work.
-offload::StepRates OfOneRank(const RunEnv& env, offload::StepRates rates);
+// Seconds by instruction of the imagined rank's step, without exchanges.
+// `rates` are those of a whole machine: its ranks have equal parts of the
+// host's memory bandwidth, and on the CPU of all rates.
+std::vector<offload::WorkSeconds> StepSeconds(const ImaginedStage& stage,
+                                              const KnownRates& rates);
 
 struct ForeseenStage {
   PlaceCost cost;
   ForeseenStep step;
 };
-// The predicted step of an imagined stage, on rank 0. `rates` are those of a
-// whole machine: its ranks have equal parts of the host's memory bandwidth, and
-// on the CPU of all rates. `columns`: width of the lanes' pictures.
+// The predicted step of an imagined stage, on rank 0, with the rates of a whole
+// machine. `columns`: width of the lanes' pictures.
 absl::StatusOr<ForeseenStage> ForeseeStage(ImaginedStage& first,
                                            const KnownRates& rates,
                                            int columns = 1);

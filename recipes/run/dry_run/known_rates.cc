@@ -64,6 +64,7 @@ absl::StatusOr<KnownRates> RatesIn(const offload::MachineRates& machine,
   const std::optional<offload::ParamForms> forms = FormsOf(recipe);
   return KnownRates{
       .rates = forms ? RatesOf(machine, *forms) : RatesOf(machine, dtype),
+      .machine = std::make_shared<const offload::MachineRates>(machine),
       .source = "of " + path};
 }
 

@@ -2,6 +2,7 @@
 // bench --suite machine`, else assumed.
 #pragma once
 
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -14,6 +15,8 @@ namespace delink {
 
 struct KnownRates {
   offload::StepRates rates;
+  // With the times of kernels; null: not known, and visits count by FLOPs.
+  std::shared_ptr<const offload::MachineRates> machine;
   std::string source;  // in words, with how to get better ones
 };
 

@@ -141,8 +141,8 @@ TEST(TimedDevice, NotesEveryCallAndChangesNoBit) {
   EXPECT_EQ(y, expected);
 
   ASSERT_EQ(calls.calls().size(), 2u);
-  const KernelCall& gelu = calls.calls()[0];
-  const KernelCall& fill = calls.calls()[1];
+  const TimedCall& gelu = calls.calls()[0];
+  const TimedCall& fill = calls.calls()[1];
   EXPECT_EQ(gelu.work.kernel, std::string("gelu_forward"));
   Expect(gelu.work, 0, 20, 20);
   EXPECT_EQ(fill.work.kernel, std::string("fill_zero"));

@@ -111,7 +111,7 @@ class ForeseenStepTest : public ::testing::Test {
   std::vector<LayerPlan> layers_;
   StepMemory memory_;
   Program program_;
-  std::vector<double> seconds_;
+  std::vector<offload::WorkSeconds> seconds_;
 };
 
 constexpr Tier kHost = Tier::kHost;
@@ -147,8 +147,8 @@ TEST_F(ForeseenStepTest, EachInstructionTakesItsBytesOrFlops) {
       } else if (at.op == Op::kSquares) {
         expected = 4 * static_cast<double>(store_->owned(at.slab).size()) / 7e6;
       }
-      EXPECT_DOUBLE_EQ(seconds_[i], expected) << ToString(at);
-      EXPECT_EQ(seconds_[i] > 0, expected > 0);
+      EXPECT_DOUBLE_EQ(seconds_[i].all(), expected) << ToString(at);
+      EXPECT_EQ(seconds_[i].all() > 0, expected > 0);
     }
     EXPECT_EQ(visits, 2 * 11);
     EXPECT_GT(copies, 20);
@@ -157,20 +157,68 @@ TEST_F(ForeseenStepTest, EachInstructionTakesItsBytesOrFlops) {
   }
 }
 
+// With the prices of kernels: products by their FLOPs, at the same rate, and
+// beside them a second a call.
+TEST_F(ForeseenStepTest, VisitsTakeTheirCalls) {
+  Make({}, {false, false, true, false, true, false});
+  const std::vector<offload::WorkSeconds> by_flops = seconds_;
+  offload::MachineRates machine{.device = {.kind = "cuda"},
+                                .tier = {.bytes_per_s = 1e30},
+                                .matmul = {{DType::kF32, 1e9}}};
+  for (const double latency : {0.0, 1.0}) {
+    machine.kernel_latency = latency;
+    const offload::KernelPrices prices(machine, 1, 1);
+    const Analysis analysis = AnalyzeProgram(program_);
+    const std::vector<offload::WorkSeconds> by_calls =
+        SecondsOf({.program = program_,
+                   .store = *store_,
+                   .memory = memory_,
+                   .layers = layers_,
+                   .rates = rates_,
+                   .prices = &prices,
+                   .analysis = &analysis});
+    ASSERT_EQ(by_calls.size(), by_flops.size());
+    for (size_t i = 0; i < by_calls.size(); ++i) {
+      const Instruction& at = program_.instructions[i];
+      SCOPED_TRACE(ToString(at));
+      if (!IsVisit(at)) {
+        EXPECT_EQ(by_calls[i].all(), by_flops[i].all());
+        continue;
+      }
+      double calls = 0, products = 0;
+      ForEachCalls(layers_[static_cast<size_t>(at.layer)], at,
+                   analysis.written[i],
+                   [&](const std::vector<KernelCall>& list, int times) {
+                     for (const KernelCall& call : list) {
+                       const double count =
+                           static_cast<double>(times * call.count) * latency;
+                       (call.work.product() ? products : calls) += count;
+                     }
+                   });
+      // The backward of attention repeats one product of its forward.
+      const double repeated = 0.02 * by_flops[i].products;
+      EXPECT_NEAR(by_calls[i].products - products - repeated / 2,
+                  by_flops[i].products, repeated / 2 + 1e-9);
+      EXPECT_NEAR(by_calls[i].others, calls, 1e-9);
+      EXPECT_EQ(calls > 0, latency > 0);
+    }
+  }
+}
+
 TEST_F(ForeseenStepTest, WhatIsMadeAgainTakesItsForwardTwice) {
   Make({});
-  const std::vector<double> kept = seconds_;
+  const std::vector<offload::WorkSeconds> kept = seconds_;
   Make({}, {false, false, true, false, true, false});
   double more = 0, again = 0;
-  for (const double of : seconds_) more += of;
-  for (const double of : kept) more -= of;
+  for (const offload::WorkSeconds& of : seconds_) more += of.all();
+  for (const offload::WorkSeconds& of : kept) more -= of.all();
   for (const size_t layer : {2U, 4U}) again += 2 * layers_[layer].flops / 1e9;
   // What is stored of them is their inputs alone.
   EXPECT_LT(more, again);
   const auto backward = [&](int32_t layer) {
     for (size_t i = 0; i < seconds_.size(); ++i) {
       const Instruction& at = program_.instructions[i];
-      if (at.op == Op::kBackward && at.layer == layer) return seconds_[i];
+      if (at.op == Op::kBackward && at.layer == layer) return seconds_[i].all();
     }
     return 0.0;
   };
@@ -187,7 +235,7 @@ TEST_F(ForeseenStepTest, AStepIsAtLeastItsLongestLane) {
     sum += step.Busy(lane);
     most = std::max(most, step.Busy(lane));
   }
-  for (const double of : seconds_) all += of;
+  for (const offload::WorkSeconds& of : seconds_) all += of.all();
   EXPECT_NEAR(sum, all, 1e-9 * all);
   EXPECT_GE(step.seconds, most * (1 - 1e-9));
   EXPECT_LT(step.seconds, all);
@@ -264,7 +312,7 @@ TEST_F(ForeseenStepTest, IsWhatIsComputedWhereNothingMoves) {
   Make({});
   for (size_t i = 0; i < seconds_.size(); ++i) {
     const Op op = program_.instructions[i].op;
-    if (op == Op::kStoreSlot || op == Op::kLoadSlot) seconds_[i] = 0;
+    if (op == Op::kStoreSlot || op == Op::kLoadSlot) seconds_[i] = {};
   }
   const ForeseenStep step = Foreseen();
   EXPECT_NEAR(step.seconds, step.Busy(Lane::kCompute), 1e-9 * step.seconds);

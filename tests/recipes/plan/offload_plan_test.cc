@@ -55,9 +55,10 @@ class PlanOfOffload : public ::testing::Test {
     EXPECT_TRUE(plan.ok()) << offload << ": " << plan.status();
     return *std::move(plan);
   }
-  // Products and the device's updates take next to nothing.
+  // The device's kernels and updates take next to nothing.
   static offload::MachineRates RatesWith(double bus, double memory) {
     offload::MachineRates rates = CpuRates(1e15, bus, memory);
+    rates.tier.bytes_per_s = 1e12;
     rates.updates = {{offload::UpdatePlace::kDevice,
                       {.weights = DType::kF32, .gradients = DType::kF32},
                       1e12}};

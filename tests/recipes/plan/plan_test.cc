@@ -50,7 +50,7 @@ struct Taken {
 // its scores again: one product of five, which no op counts.
 double FlopsOf(const KernelCalls& calls) {
   double flops = 0;
-  for (const KernelCall& call : calls.calls()) {
+  for (const TimedCall& call : calls.calls()) {
     const bool again = call.work.kernel == std::string("attention_backward");
     flops += again ? call.work.flops / 5 * 4 : call.work.flops;
   }

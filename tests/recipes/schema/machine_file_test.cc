@@ -69,6 +69,19 @@ MachineRates SomeRates() {
                     .moments = StateStorage::kBF16},
                    17e9},
                   {UpdatePlace::kHost, {.master = MasterForm::kNone}, 1}},
+      .kernels = {{.kernel = "matmul",
+                   .dtype = DType::kBF16,
+                   .threads = 3,
+                   .m = 1,
+                   .n = 2,
+                   .k = 3,
+                   .transpose_a = true,
+                   .flops = 12,
+                   .read = 18,
+                   .written = 4,
+                   .seconds = 5e-7},
+                  {.kernel = "add", .read = 8, .written = 4, .seconds = 1e-7}},
+      .kernel_latency = 3e-6,
       .slow = {{.node = 1, .speed = 0.5}}};
 }
 
@@ -104,6 +117,8 @@ TEST(MachineFile, ReadsBackEqual) {
   EXPECT_EQ(rates->ParamsPerSecond(UpdatePlace::kDevice,
                                    {.master = MasterForm::kSplit}),
             0);
+  EXPECT_EQ(rates->kernels, SomeRates().kernels);
+  EXPECT_EQ(rates->kernel_latency, 3e-6);
   EXPECT_EQ(rates->ranks(), 6);
   EXPECT_EQ(rates->between.links, 2);
   EXPECT_EQ(rates->SpeedOf(0), 1);
@@ -215,6 +230,7 @@ TEST(MachineFile, SaysWhatItsTopologyNeeds) {
               m.pageable = {};
               m.disk = {};
               m.updates.clear();
+              m.slow.clear();
             }),
             "");
 }

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "framework/comm/delayed_communicator.h"
 #include "framework/comm/thread_communicator.h"
 #include "layers/kernels/cpu/threads.h"
+#include "offload/rates/kernel_prices.h"
 #include "recipes/record/rated_device.h"
 #include "recipes/schema/machine_file.h"
 #include "tools/bench/bandwidth.h"
@@ -52,6 +54,28 @@ TEST(RatesSuite, MeasuresAllOfTheCpu) {
     const double host = rates->ParamsPerSecond(UpdatePlace::kHost, forms);
     EXPECT_GT(host, 1e4);
     EXPECT_EQ(rates->ParamsPerSecond(UpdatePlace::kDevice, forms), host);
+  }
+  // Kernels of a step, each call once.
+  const offload::KernelPrices prices(*rates, 1, 1);
+  for (const char* const kernel :
+       {"matmul", "layer_norm_forward", "attention_backward", "cross_entropy",
+        "expert_act_forward", "grouped_matmul", "sum_squares", "adamw"}) {
+    EXPECT_TRUE(prices.Measured(kernel, DType::kF32)) << kernel;
+  }
+  for (const char* const work : {"fill_zero", "copy"}) {
+    EXPECT_TRUE(prices.Measured(work, DType{})) << work;
+  }
+  for (const offload::KernelRate& rate : rates->kernels) {
+    EXPECT_GT(rate.seconds, 0);
+    EXPECT_GT(rate.read + rate.written, 0) << rate.kernel;
+    offload::KernelRate other = rate;
+    EXPECT_EQ(std::ranges::count_if(rates->kernels,
+                                    [&](const offload::KernelRate& one) {
+                                      other.seconds = one.seconds;
+                                      return one == other;
+                                    }),
+              1)
+        << rate.kernel;
   }
   EXPECT_THAT(told, ::testing::Contains(HasSubstr("copies")));
 }

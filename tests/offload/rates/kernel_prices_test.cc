@@ -1,0 +1,153 @@
+// Against seconds computed by hand.
+#include "offload/rates/kernel_prices.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace delink::offload::kernel_prices_test {
+namespace {
+
+constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;
+
+Work Product(int64_t m, int64_t n, int64_t k, bool transpose_b = false) {
+  return {.kernel = "matmul",
+          .dtype = kF32,
+          .flops = 2.0 * static_cast<double>(m * n * k),
+          .read = 4.0 * static_cast<double>(k * (m + n)),
+          .written = 4.0 * static_cast<double>(m * n),
+          .m = m,
+          .n = n,
+          .k = k,
+          .transpose_b = transpose_b};
+}
+
+Work Moves(double bytes, DType dtype = kF32) {
+  return {.kernel = "add",
+          .dtype = dtype,
+          .read = bytes * 2 / 3,
+          .written = bytes / 3};
+}
+
+KernelRate Measured(const Work& work, double rate, int64_t threads) {
+  return {.kernel = std::string(work.kernel),
+          .dtype = work.dtype,
+          .threads = threads,
+          .m = work.m,
+          .n = work.n,
+          .k = work.k,
+          .transpose_a = work.transpose_a,
+          .transpose_b = work.transpose_b,
+          .flops = work.flops,
+          .read = work.read,
+          .written = work.written,
+          .seconds = (work.flops > 0 ? work.flops : work.bytes()) / rate};
+}
+
+MachineRates Machine(const char* kind) {
+  return {
+      .device = {.kind = kind},
+      .tier = {.bytes_per_s = 1e9},
+      .threads = 8,
+      .matmul = {{kF32, 8e12, 1024}, {kF32, 2e12, 256}},
+      .kernels = {Measured(Product(64, 64, 64), 1e9, 1),
+                  Measured(Product(64, 64, 4096), 4e9, 1),
+                  Measured(Product(64, 64, 64, true), 9e9, 1),
+                  Measured(Moves(3e4), 1e8, 1), Measured(Moves(3e6), 4e8, 1),
+                  Measured(Moves(3e4), 3e8, 4), Measured(Moves(3e6), 6e8, 4)}};
+}
+
+// On one thread.
+TEST(KernelPrices, MeasuredCallsTakeWhatTheyTook) {
+  const MachineRates machine = Machine("cpu");
+  const KernelPrices prices(machine, 8, 1);
+  for (const KernelRate& rate : machine.kernels) {
+    if (rate.threads != 1) continue;
+    const Work work = rate.flops > 0
+                          ? Product(rate.m, rate.n, rate.k, rate.transpose_b)
+                          : Moves(rate.read + rate.written);
+    EXPECT_NEAR(prices.Seconds(work), rate.seconds, 1e-6 * rate.seconds);
+  }
+}
+
+TEST(KernelPrices, RatesBetweenMeasuredCallsAreBetweenTheirs) {
+  const MachineRates machine = Machine("cpu");
+  const KernelPrices prices(machine, 8, 1);
+  // In the middle, of logarithms, it is the geometric mean.
+  EXPECT_NEAR(3e5 / prices.Seconds(Moves(3e5)), 2e8, 1e6);
+  double before = 1e8;
+  for (const double bytes : {6e4, 2e5, 5e5, 2e6}) {
+    const double rate = bytes / prices.Seconds(Moves(bytes));
+    EXPECT_GT(rate, before);
+    EXPECT_LT(rate, 4e8);
+    before = rate;
+  }
+  const auto rate = [&](const Work& work) {
+    return work.flops / prices.Seconds(work);
+  };
+  EXPECT_GT(rate(Product(64, 64, 2048)), rate(Product(64, 64, 128)));
+  // The form counts more than the size.
+  EXPECT_GT(rate(Product(64, 64, 128, true)), 7e9);
+  EXPECT_LT(rate(Product(64, 64, 128, false)), 2e9);
+}
+
+// Those of four threads are nearer to three and to eight, on which calls take
+// less than on four in the same measure.
+TEST(KernelPrices, TeamsOfOtherSizesTakeTheNearest) {
+  const MachineRates machine = Machine("cpu");
+  const auto seconds = [&](int64_t threads) {
+    return KernelPrices(machine, 1, threads).Seconds(Moves(3e6));
+  };
+  EXPECT_NEAR(seconds(4), 3e6 / 6e8, 1e-8);
+  EXPECT_NEAR(seconds(8), seconds(4) / 2, 1e-8);
+  EXPECT_NEAR(seconds(3), seconds(4) * 4 / 3, 1e-8);
+  EXPECT_NEAR(seconds(1), 3e6 / 4e8, 1e-8);
+}
+
+TEST(KernelPrices, OtherCallsTakeTheirClassAndTheirBytes) {
+  MachineRates machine = Machine("cuda");
+  machine.kernels.clear();
+  machine.kernel_latency = 5e-6;
+  const KernelPrices prices(machine, 8, 1);
+  EXPECT_FALSE(prices.Measured("add", kF32));
+  EXPECT_NEAR(prices.Seconds(Moves(1e6)), 1e-3 + 5e-6, 1e-12);
+  machine.tier.bytes_per_s = 1e15;
+  const auto rate = [&](const Work& work) {
+    return work.flops / (prices.Seconds(work) - 5e-6);
+  };
+  // 512 is between both classes; smaller and larger ones have the nearest.
+  EXPECT_NEAR(rate(Product(4096, 512, 4096)), 4e12, 1e6);
+  EXPECT_NEAR(rate(Product(4096, 4096, 64)), 2e12, 1e6);
+  EXPECT_NEAR(rate(Product(4096, 4096, 4096)), 8e12, 1e6);
+  // Nothing is known of the type but memory's rate.
+  Work other = Product(4096, 4096, 4096);
+  other.dtype = kBF16;
+  EXPECT_NEAR(prices.Seconds(other) - 5e-6, other.bytes() / 1e15, 1e-12);
+}
+
+TEST(KernelPrices, RanksOnACpuHaveTheirPart) {
+  MachineRates machine = Machine("cpu");
+  machine.kernels.clear();
+  const KernelPrices whole(machine, 1, 8), part(machine, 4, 2);
+  for (const Work& work : {Moves(1e6), Product(2048, 2048, 2048)}) {
+    EXPECT_NEAR(part.Seconds(work), 4 * whole.Seconds(work), 1e-9);
+  }
+  machine.device.kind = "cuda";
+  const KernelPrices own(machine, 4, 2);
+  EXPECT_NEAR(own.Seconds(Moves(1e6)), whole.Seconds(Moves(1e6)), 1e-9);
+}
+
+TEST(KernelPrices, ProductsAreApartFromOthers) {
+  const MachineRates machine = Machine("cpu");
+  const KernelPrices prices(machine, 8, 1);
+  const Work product = Product(64, 64, 64), other = Moves(3e4);
+  const WorkSeconds seconds = prices.Seconds({{product, 3}, {other, 2}}, 2);
+  EXPECT_NEAR(seconds.products, 6 * prices.Seconds(product), 1e-12);
+  EXPECT_NEAR(seconds.others, 4 * prices.Seconds(other), 1e-12);
+  EXPECT_GT(seconds.products, 0);
+  EXPECT_EQ(prices.Seconds({.kernel = "add"}), 0);
+}
+
+}  // namespace
+}  // namespace delink::offload::kernel_prices_test

@@ -1,0 +1,202 @@
+#include "tools/bench/kernel_rates.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/at.h"
+#include "framework/base/status_macros.h"
+#include "framework/tensor/buffer.h"
+#include "layers/kernels/cpu/threads.h"
+#include "layers/kernels/find_kernels.h"
+#include "tools/bench/machine.h"
+#include "tools/bench/op_case.h"
+#include "tools/bench/shapes.h"
+
+namespace delink::bench {
+namespace {
+
+using offload::KernelRate;
+
+// Operands rotate in this much memory: more than a core's own cache, but not
+// more than the cache that all share, in which a step keeps its activations.
+constexpr int64_t kRotated = 32 * kMebibyte;
+constexpr double kSeconds = 0.01;
+constexpr int kRounds = 2;
+
+struct Shape {
+  const char* name;
+  std::vector<int64_t> tokens;
+};
+
+std::vector<Shape> ShapesOf(bool cuda, bool quick) {
+  if (quick) return {{"moe-tiny", {64}}};
+  if (cuda) return {{"gpt-124m", {4096, 32768}}, {"qwen-1.5b", {4096, 16384}}};
+  return {{"gpt-10m", {256, 2048}},
+          {"gpt-124m", {256, 1024}},
+          {"moe-8x2", {256, 1024}}};
+}
+
+// Zeroing and copying `bytes`.
+std::vector<OpCase> DeviceCases(Device& device, int64_t bytes) {
+  const auto zero = [&device, bytes](Pieces& m) {
+    void* const to = m.Take(bytes, DType::kU8);
+    return OpCall{.work = WorkOfZeroing(bytes),
+                  .run = [&device, to, bytes](Stream& stream) {
+                    device.FillZero(stream, to, bytes);
+                  }};
+  };
+  const auto copy = [&device, bytes](Pieces& m) {
+    void* const to = m.Take(bytes, DType::kU8);
+    void* const from = m.Take(bytes, DType::kU8);
+    return OpCall{.work = WorkOfCopy(bytes),
+                  .run = [&device, to, from, bytes](Stream& stream) {
+                    device.Copy(stream, to, from, bytes);
+                  }};
+  };
+  return {{.name = "fill_zero", .make = zero}, {.name = "copy", .make = copy}};
+}
+
+std::vector<OpCase> CasesOf(Target& target, bool quick) {
+  const bool cuda = IsCuda(target.kind());
+  std::vector<OpCase> cases;
+  for (const Shape& of : ShapesOf(cuda, quick)) {
+    for (const int64_t tokens : of.tokens) {
+      ModelShape shape = *FindModelShape(of.name);
+      (cuda ? shape.gpu_step_tokens : shape.step_tokens) = tokens;
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
+        if (target.kernels(dtype) == nullptr) continue;
+        for (OpCase& op : OpCases(shape, target.kind(), dtype)) {
+          // The library's own products are there for comparison alone.
+          if (!op.name.ends_with(", library")) cases.push_back(std::move(op));
+        }
+      }
+    }
+  }
+  for (const int64_t bytes : {1 << 16, 1 << 20, 1 << 24}) {
+    for (OpCase& op : DeviceCases(target.device(), bytes)) {
+      cases.push_back(std::move(op));
+    }
+    if (quick) break;
+  }
+  return cases;
+}
+
+// Measures cases in memory that all have in turn.
+class Cases {
+ public:
+  Cases(Target& target, bool quick)
+      : target_(target), quick_(quick), all_(CasesOf(target, quick)) {}
+
+  absl::Status Allocate() {
+    int64_t most = 0;
+    for (const OpCase& op : all_) most = std::max(most, BytesOf(op));
+    DELINK_ASSIGN_OR_RETURN(
+        memory_, Buffer::Allocate(target_.device(), most, "operands"));
+    return absl::OkStatus();
+  }
+
+  // Each call once. Other programs of the machine make calls slower for a
+  // while, so the least of several rounds counts.
+  std::vector<KernelRate> Measure(int64_t threads) {
+    std::vector<KernelRate> rates;
+    std::vector<const OpCase*> measured;
+    for (const OpCase& op : all_) {
+      Measure(op, threads, [&](const KernelRate& rate, const auto& seconds) {
+        const auto same = [&rate](KernelRate other) {
+          other.seconds = rate.seconds;
+          return other == rate;
+        };
+        if (std::ranges::any_of(rates, same)) return;
+        measured.push_back(&op);
+        rates.push_back(rate);
+        rates.back().seconds = seconds();
+      });
+    }
+    for (int round = 1; round < (quick_ ? 1 : kRounds); ++round) {
+      for (size_t i = 0; i < rates.size(); ++i) {
+        Measure(*measured[i], threads, [&](const KernelRate&, const auto& now) {
+          rates[i].seconds = std::min(rates[i].seconds, now());
+        });
+      }
+    }
+    return rates;
+  }
+
+ private:
+  static int64_t SetBytes(const OpCase& op) {
+    Pieces count;
+    op.make(count);
+    return count.bytes();
+  }
+  int64_t SetsOf(int64_t bytes) const {
+    return quick_ ? 1 : 1 + kRotated / std::max<int64_t>(bytes, 1);
+  }
+  int64_t BytesOf(const OpCase& op) const {
+    const int64_t bytes = SetBytes(op);
+    return SetsOf(bytes) * bytes;
+  }
+
+  // Calls take(rate without seconds, function that measures them).
+  template <typename Take>
+  void Measure(const OpCase& op, int64_t threads, const Take& take) {
+    const int64_t bytes = SetBytes(op), sets = SetsOf(bytes);
+    target_.Fill(memory_.data(), sets * bytes);
+    std::vector<OpCall> calls;
+    for (int64_t i = 0; i < sets; ++i) {
+      Pieces pieces(target_, memory_.at(i * bytes));
+      calls.push_back(op.make(pieces));
+    }
+    const Work& work = calls[0].work;
+    take(
+        KernelRate{.kernel = std::string(work.kernel),
+                   .dtype = work.dtype,
+                   .threads = threads,
+                   .m = work.m,
+                   .n = work.n,
+                   .k = work.k,
+                   .transpose_a = work.transpose_a,
+                   .transpose_b = work.transpose_b,
+                   .flops = work.flops,
+                   .read = work.read,
+                   .written = work.written},
+        [&] {
+          return target_
+              .Measure(
+                  [&](int64_t i) { At(calls, i % sets).run(target_.stream()); },
+                  {.seconds = quick_ ? 0.0 : kSeconds, .least = quick_ ? 1 : 3})
+              .median;
+        });
+  }
+
+  Target& target_;
+  const bool quick_;
+  std::vector<OpCase> all_;
+  Buffer memory_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<KernelRate>> MeasureKernels(
+    Target& target, const KernelRatesOptions& options,
+    const std::function<void(const std::string&)>& progress) {
+  const int before = cpu::MaxThreads();
+  std::vector<KernelRate> rates;
+  Cases cases(target, options.quick);
+  DELINK_RETURN_IF_ERROR(cases.Allocate());
+  std::set<int> teams{options.threads};
+  if (!IsCuda(target.kind())) teams.insert(1);
+  for (const int threads : teams) {
+    progress(absl::StrCat("measuring kernels with ", threads, " thread(s)"));
+    cpu::SetThreads(threads);
+    for (KernelRate& rate : cases.Measure(threads)) {
+      rates.push_back(std::move(rate));
+    }
+  }
+  cpu::SetThreads(before);
+  return rates;
+}
+
+}  // namespace delink::bench
