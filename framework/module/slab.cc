@@ -1,5 +1,6 @@
 #include "framework/module/slab.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -31,8 +32,14 @@ std::string LayerOf(const ParamDecl& decl) {
 
 int64_t BlockSize(int64_t elements, int pieces) {
   DELINK_CHECK_LE(pieces, kBlocksPerSlab);
+  const int64_t blocks = kBlocksPerSlab / pieces;
+  if (pieces > 1) {
+    // Few blocks are large, and planes are padded to whole ones.
+    return std::max(AlignUp((elements + blocks - 1) / blocks, kMinBlock),
+                    kMinBlock);
+  }
   int64_t block = kMinBlock;
-  while (block * (kBlocksPerSlab / pieces) < elements) block *= 2;
+  while (block * blocks < elements) block *= 2;
   return block;
 }
 

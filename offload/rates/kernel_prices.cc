@@ -94,7 +94,8 @@ double KernelPrices::ByClass(const Work& work) const {
     const double rate = machine_.FlopsOf(work.dtype, smallest) * part_;
     if (rate > 0) seconds = std::max(seconds, work.flops / rate);
   }
-  return seconds + machine_.kernel_latency;
+  // The host launches the next call while one works.
+  return std::max(seconds, machine_.kernel_latency);
 }
 
 double KernelPrices::Seconds(const Work& work) const {

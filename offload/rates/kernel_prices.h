@@ -4,8 +4,8 @@
 // rate of a call is interpolated between them, each weighted by how near it is
 // in the logarithms of its sizes (products, attention) or bytes (all others).
 // Otherwise a product has the rate of its class of shapes, and every call takes
-// at least the time of its bytes in the device's memory. On a CPU a rank has a
-// part of both; on a device of its own it has all.
+// at least the time of its bytes in the device's memory and of its launch. On a
+// CPU a rank has a part of these rates; on a device of its own it has all.
 #pragma once
 
 #include <cstdint>

@@ -122,7 +122,7 @@ struct MachineRates {
   std::vector<MatmulRate> matmul;  // on the device
   std::vector<UpdateRate> updates;
   std::vector<KernelRate> kernels;  // on the device; optional
-  // Seconds of every call beside its work, unless it was measured; optional.
+  // Least seconds of a call, unless it was measured: of its launch; optional.
   double kernel_latency = 0;
   std::vector<SlowNode> slow;  // each node at most once
 

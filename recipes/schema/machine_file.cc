@@ -89,12 +89,13 @@ void DescribeDevice(Section& s, MachineRates& machine) {
          .required = true});
   Rate(s, "memory_bytes_per_s", &tier.bytes_per_s, true,
        "bytes of its memory that it reads and writes");
-  s.Float("kernel_latency_s", &machine.kernel_latency,
-          {.doc = "seconds of each call of a kernel beside its work, unless it "
-                  "is listed in `[[kernels]]`",
-           .when_omitted = kNone,
-           .min = 0.0,
-           .max = 1.0});
+  s.Float(
+      "kernel_latency_s", &machine.kernel_latency,
+      {.doc = "least seconds of a call of a kernel, in which the host launches "
+              "it, unless it is listed in `[[kernels]]`",
+       .when_omitted = kNone,
+       .min = 0.0,
+       .max = 1.0});
   s.Float(
       "capability", &tier.capability,
       {.doc = "CUDA compute capability; kernels need 8.0, so a machine with "

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tests/framework/module/toy_model.h"
 
 namespace delink::layout_test {
@@ -134,6 +136,22 @@ TEST_F(LayoutTest, WhatIsCutAndWhatIsNotAreApart) {
   EXPECT_EQ(second.rects[1], (std::vector<Rect>{{0, 4, 2, 2}}));
   EXPECT_EQ(second.slab.params[0].elements, 16);
   EXPECT_EQ(second.slab.params[1].offset, 64);
+}
+
+// Pieces are padded to whole blocks, of which they have few.
+TEST(BlockSize, FitsThePieces) {
+  for (const int64_t elements :
+       {int64_t{0}, int64_t{257}, int64_t{408'944'640}, int64_t{1} << 31}) {
+    for (const int pieces : {1, 2, 3, 32, 512, 1024}) {
+      SCOPED_TRACE(absl::StrCat(elements, " of ", pieces));
+      const int64_t block = BlockSize(elements, pieces);
+      EXPECT_EQ(block % 256, 0);
+      const int64_t blocks = (elements + block - 1) / block;
+      EXPECT_LE(blocks * pieces, 1024);
+      if (pieces == 1) continue;  // shards of any number of ranks
+      EXPECT_LE(blocks * block - elements, 1024 / pieces * 256);
+    }
+  }
 }
 
 // A tied head and a slab that blocks share are on every stage that uses them.

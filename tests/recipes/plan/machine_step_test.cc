@@ -276,7 +276,7 @@ TEST_F(MachineStepTest, TheCostOfSharingIsSaid) {
 TEST_F(MachineStepTest, EveryRankOfTenTrillionInTime) {
   const auto begin = std::chrono::steady_clock::now();
   const absl::StatusOr<RunPlan> plan =
-      PlanRun({.recipe = SourcePath("recipes/m6_10t.toml"),
+      PlanRun({.recipe = SourcePath("recipes/m6_10t_h200.toml"),
                .ranks = 512,
                .machine = SourcePath("machines/h200-8x64.toml")},
               BuiltInModels());

@@ -138,6 +138,42 @@ TEST(Nodes, ASwitchToAnotherDispatchKeepsTheLoss) {
   EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
 }
 
+// The recipes for 10 trillion parameters at toy size, through the switch; what
+// is offloaded changes no bit.
+TEST(Nodes, RecipesOfTenTrillionParametersRunAtToySize) {
+  const struct {
+    std::string recipe;
+    std::vector<std::string> sets, resident;
+  } kRecipes[] = {{"m6_10t_v100",
+                   {"stage.0.parallel.expert=4", "stage.1.parallel.expert=8"},
+                   {"stage.1.offload.resident=1.0"}},
+                  {"m6_10t_h200",
+                   {"stage.0.parallel.expert=4", "stage.1.parallel.expert=4",
+                    "stage.1.parallel.pipeline=2"},
+                   {}}};
+  for (const auto& [recipe, layout, resident] : kRecipes) {
+    SCOPED_TRACE(recipe);
+    TinyRuns runs(recipe);
+    runs.sets = {"model.layers=4",    "model.dim=16",       "model.heads=2",
+                 "model.experts=160", "model.expert_ffn=8", "model.vocab=257",
+                 "data.seq=16",       "data.batch=16",      "schedule.steps=6",
+                 "schedule.warmup=1", "run.device=cpu",     "run.log_every=1"};
+    runs.sets.insert(runs.sets.end(), layout.begin(), layout.end());
+    runs.Go({.ranks = 8, .out = "run", .ranks_per_node = 2});
+    const std::vector<Switch> switches = runs.Switches("run");
+    ASSERT_EQ(switches.size(), 1u);
+    EXPECT_EQ(switches[0].step, 3);
+    EXPECT_EQ(switches[0].loss_before, switches[0].loss_after);
+    EXPECT_EQ(runs.Steps("run").size(), 6u);
+    if (resident.empty()) continue;
+    runs.Go({.ranks = 8,
+             .sets = resident,
+             .out = "on device",
+             .ranks_per_node = 2});
+    runs.ExpectSameBits("run", "on device", 6);
+  }
+}
+
 // Of those that were started, before anything else is done.
 TEST(Nodes, OfARun) {
   const TinyRuns runs;
