@@ -338,9 +338,12 @@ Range Layout::WeightsOn(int local_slab, int rank) const {
 // Ranks of the group whose shard matches.
 template <typename Matches>
 std::vector<int> Layout::Among(int local_slab, Matches matches) const {
+  const LocalSlab& local = At(local_slabs_, local_slab);
   std::vector<int> ranks;
-  for (const int rank : *At(local_slabs_, local_slab).group) {
-    if (matches(ShardOf(local_slab, rank))) ranks.push_back(rank);
+  for (size_t place = 0; place < local.group->size(); ++place) {
+    const int shard = local.shards == nullptr ? static_cast<int>(place)
+                                              : (*local.shards)[place];
+    if (matches(shard)) ranks.push_back((*local.group)[place]);
   }
   return ranks;
 }

@@ -12,7 +12,6 @@
 #include "framework/base/at.h"
 #include "framework/base/format_bytes.h"
 #include "framework/base/status_macros.h"
-#include "framework/step/time/network_time.h"
 #include "framework/step/time/step_time.h"
 #include "recipes/record/progress.h"
 
@@ -23,14 +22,6 @@ using Among = StepExchange::Among;
 
 constexpr double kLeastShown = 0.05;  // percent
 constexpr double kDay = 86400, kHour = 3600, kKilo = 1e3;
-
-Network NetworkOf(const PlannedMachine& planned) {
-  const offload::MachineRates& machine = planned.machine;
-  return {.inside = {machine.inside.latency, machine.inside.bytes_per_s},
-          .between = {machine.between.latency, machine.between.bytes_per_s},
-          .links = std::max<int64_t>(1, machine.between.links),
-          .ranks_per_node = planned.ranks_per_node};
-}
 
 // What an instruction does on its own beside products, in words.
 const char* OwnWork(const Instruction& at) {
@@ -219,6 +210,14 @@ void SetSaves(const SimulatedStage& stage, bool switches, MachineStep& step) {
 
 }  // namespace
 
+Network NetworkOf(const PlannedMachine& planned) {
+  const offload::MachineRates& machine = planned.machine;
+  return {.inside = {machine.inside.latency, machine.inside.bytes_per_s},
+          .between = {machine.between.latency, machine.between.bytes_per_s},
+          .links = std::max<int64_t>(1, machine.between.links),
+          .ranks_per_node = planned.ranks_per_node};
+}
+
 MachineUse UseOf(const PlannedMachine& planned, double seconds) {
   const offload::MachineRates& machine = planned.machine;
   const bool cpu = machine.device.kind == "cpu";
@@ -262,13 +261,7 @@ absl::StatusOr<MachineStep> SimulateStep(const SimulatedStage& stage,
   return step;
 }
 
-std::string StepText(const PlannedMachine& machine, const MachineStep& step) {
-  std::string text = absl::StrFormat(
-      "  simulated: %.4g s a step, %.4g tokens/s, utilisation %.1f%% (FLOPs of "
-      "the model without recomputation / (seconds x %d ranks x FLOP/s of large "
-      "products))\n",
-      step.seconds, step.tokens_per_second, 100 * step.utilization,
-      machine.ranks);
+std::string PathText(const MachineStep& step) {
   std::vector<std::string> parts;
   for (const auto& [word, seconds] : step.path.parts) {
     const double percent = 100 * seconds / step.seconds;
@@ -276,8 +269,18 @@ std::string StepText(const PlannedMachine& machine, const MachineStep& step) {
       parts.push_back(absl::StrFormat("%.1f%% %s", percent, word));
     }
   }
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string StepText(const PlannedMachine& machine, const MachineStep& step) {
+  std::string text = absl::StrFormat(
+      "  simulated: %.4g s a step, %.4g tokens/s, utilisation %.1f%% (FLOPs of "
+      "the model without recomputation / (seconds x %d ranks x FLOP/s of large "
+      "products))\n",
+      step.seconds, step.tokens_per_second, 100 * step.utilization,
+      machine.ranks);
   absl::StrAppend(&text, "  critical path, of rank ", step.path.rank, ": ",
-                  absl::StrJoin(parts, ", "), "\n");
+                  PathText(step), "\n");
   for (const TierBytes& of : step.tiers) {
     absl::StrAppendFormat(
         &text,

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "framework/module/layout.h"
 #include "framework/step/time/critical_path.h"
+#include "framework/step/time/network_time.h"
 #include "nlohmann/json_fwd.hpp"
 #include "recipes/plan/machine_plan.h"
 #include "recipes/plan/pipeline_plan.h"
@@ -64,6 +65,9 @@ struct MachineUse {
 };
 MachineUse UseOf(const PlannedMachine& machine, double seconds);
 
+// Between the ranks of a plan.
+Network NetworkOf(const PlannedMachine& planned);
+
 struct SimulatedStage {
   const PipelinePlan& plan;  // with seconds
   const Layout& layout;
@@ -78,6 +82,8 @@ struct SimulatedStage {
 absl::StatusOr<MachineStep> SimulateStep(const SimulatedStage& stage,
                                          bool switches);
 
+// The critical path: "63.2% products, 20.1% waiting for the pipeline".
+std::string PathText(const MachineStep& step);
 std::string StepText(const PlannedMachine& machine, const MachineStep& step);
 // Adds to the JSON of a stage.
 void AddStep(const PlannedMachine& machine, const MachineStep& step,

@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "data/corpus/corpus.h"
 #include "framework/base/at.h"
 #include "framework/base/status_macros.h"
 #include "framework/sharing/report.h"
-#include "layers/kernels/cpu/threads.h"
+#include "recipes/plan/plan_inputs.h"
 #include "recipes/record/run_peak.h"
 #include "recipes/run/dry_run/find_homes.h"
 #include "recipes/run/dry_run/imagined_ranks.h"
@@ -25,57 +24,6 @@
 
 namespace delink {
 namespace {
-
-// The number of ranks, if any stage of the recipe says it; else one.
-int64_t RanksOf(const Recipe& recipe) {
-  int64_t ranks = 1;
-  for (const Stage& stage : recipe.stages) {
-    ParallelConfig parallel = stage.parallel;
-    parallel.data = std::max<int64_t>(1, parallel.data);
-    ranks = std::max(ranks, parallel.ranks());
-  }
-  return ranks;
-}
-
-absl::StatusOr<Recipe> WithVocab(const Recipe& recipe) {
-  if (recipe.model->vocab > 0) return recipe;
-  const absl::StatusOr<Corpus> corpus = Corpus::Open(
-      recipe.data.Sources().front().train, {.statistics_only = true});
-  if (!corpus.ok()) {
-    return absl::Status(
-        corpus.status().code(),
-        absl::StrCat(std::string(corpus.status().message()),
-                     "; a plan needs only the corpus's vocabulary size: to "
-                     "plan without the corpus, add --set model.vocab=N"));
-  }
-  return FitVocab(recipe, *corpus);
-}
-
-// The number of threads of each rank.
-int ThreadsOf(const RunConfig& run, const PlanOptions& options,
-              const std::optional<PlannedMachine>& machine, int64_t ranks) {
-  if (run.threads > 0) return static_cast<int>(run.threads);
-  if (machine.has_value()) {
-    return static_cast<int>(std::max<int64_t>(
-        1, machine->machine.threads / machine->ranks_per_node));
-  }
-  if (options.threads > 0) return static_cast<int>(options.threads);
-  return static_cast<int>(std::max<int64_t>(1, cpu::MaxThreads() / ranks));
-}
-
-// The CPU's kernels have scratch for each thread that they may use.
-class WithThreads {
- public:
-  explicit WithThreads(int threads) : before_(cpu::MaxThreads()) {
-    cpu::SetThreads(threads);
-  }
-  ~WithThreads() { cpu::SetThreads(before_); }
-  WithThreads(const WithThreads&) = delete;
-  WithThreads& operator=(const WithThreads&) = delete;
-
- private:
-  const int before_;
-};
 
 absl::StatusOr<StagePlan> Describe(const Recipe& recipe,
                                    ImaginedStage& imagined,

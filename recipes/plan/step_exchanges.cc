@@ -43,43 +43,6 @@ StepExchange Of(const char* what, ExchangeKind kind, Among among, int64_t bytes,
           .sent = sent};
 }
 
-StepExchange WithinVisit(const char* what, const VisitExchange& of,
-                         const Mesh& mesh) {
-  using Kind = VisitExchange::Kind;
-  const int ranks = RanksOf(mesh, of);
-  Among among = of.axis == Axis::kTensor    ? Among::kTensor
-                : of.axis == Axis::kContext ? Among::kContext
-                                            : Among::kExpert;
-  ExchangeKind kind = ExchangeKind::kAllToAll;
-  int64_t sent = SentInParts(of.bytes, ranks);
-  switch (of.kind) {
-    case Kind::kGather:
-      kind = ExchangeKind::kAllGather;
-      break;
-    case Kind::kScatter:
-      kind = ExchangeKind::kReduceScatter;
-      break;
-    case Kind::kAllToAll:
-      break;
-    case Kind::kAllToNodes:
-      among = Among::kExpertNodes;
-      break;
-    case Kind::kAllToNode:
-      among = Among::kExpertNode;
-      break;
-    case Kind::kSum:
-    case Kind::kMax:
-      kind = ExchangeKind::kAllReduce;
-      sent = SentForSum(of.bytes, ranks);
-      break;
-  }
-  StepExchange exchange = Of(what, kind, among, of.bytes, sent);
-  if (of.kind == Kind::kMax) exchange.name += " max";
-  if (of.kind == Kind::kAllToNodes) exchange.name += " of nodes";
-  if (of.kind == Kind::kAllToNode) exchange.name += " within a node";
-  return exchange;
-}
-
 // Of a kReduce, a kGather or a kFetch of sharded weights.
 std::vector<StepExchange> OfSlab(const ParamStore& store,
                                  const Instruction& at) {
@@ -153,6 +116,43 @@ std::vector<int> ExpertsOf(const Mesh& mesh, int rank, Among among) {
 
 }  // namespace
 
+StepExchange WithinVisit(const char* what, const VisitExchange& of,
+                         const Mesh& mesh) {
+  using Kind = VisitExchange::Kind;
+  const int ranks = RanksOf(mesh, of);
+  Among among = of.axis == Axis::kTensor    ? Among::kTensor
+                : of.axis == Axis::kContext ? Among::kContext
+                                            : Among::kExpert;
+  ExchangeKind kind = ExchangeKind::kAllToAll;
+  int64_t sent = SentInParts(of.bytes, ranks);
+  switch (of.kind) {
+    case Kind::kGather:
+      kind = ExchangeKind::kAllGather;
+      break;
+    case Kind::kScatter:
+      kind = ExchangeKind::kReduceScatter;
+      break;
+    case Kind::kAllToAll:
+      break;
+    case Kind::kAllToNodes:
+      among = Among::kExpertNodes;
+      break;
+    case Kind::kAllToNode:
+      among = Among::kExpertNode;
+      break;
+    case Kind::kSum:
+    case Kind::kMax:
+      kind = ExchangeKind::kAllReduce;
+      sent = SentForSum(of.bytes, ranks);
+      break;
+  }
+  StepExchange exchange = Of(what, kind, among, of.bytes, sent);
+  if (of.kind == Kind::kMax) exchange.name += " max";
+  if (of.kind == Kind::kAllToNodes) exchange.name += " of nodes";
+  if (of.kind == Kind::kAllToNode) exchange.name += " within a node";
+  return exchange;
+}
+
 std::vector<StepExchange> ExchangesOf(ImaginedStage& imagined,
                                       const std::vector<LayerPlan>& layers,
                                       const Program& program,
@@ -220,15 +220,14 @@ std::vector<int> RanksOf(const Layout& layout, int rank, const Program& program,
       return layout.GatherGroup(layout.LocalSlabOf(at.slab, rank), rank);
     case Among::kReplicas:
       return layout.ReplicaGroup(layout.LocalSlabOf(at.slab, rank), rank);
-    case Among::kTensor:
-      return mesh.Group(rank, {Axis::kTensor});
-    case Among::kContext:
-      return mesh.Group(rank, {Axis::kContext});
-    case Among::kExpert:
-    case Among::kExpertNodes:
-    case Among::kExpertNode:
-      break;
+    default:
+      return RanksOfVisit(mesh, rank, among);
   }
+}
+
+std::vector<int> RanksOfVisit(const Mesh& mesh, int rank, Among among) {
+  if (among == Among::kTensor) return mesh.Group(rank, {Axis::kTensor});
+  if (among == Among::kContext) return mesh.Group(rank, {Axis::kContext});
   return ExpertsOf(mesh, rank, among);
 }
 

@@ -44,9 +44,15 @@ std::vector<StepExchange> ExchangesOf(ImaginedStage& imagined,
                                       const Program& program,
                                       const Instruction& at);
 Sent SentIn(const std::vector<StepExchange>& exchanges);
+// In the middle of a visit or an update; `what` as in StepExchange.
+StepExchange WithinVisit(const char* what, const VisitExchange& of,
+                         const Mesh& mesh);
 
 // The ranks that exchange with `rank`, with it. `at`: of the instruction.
 std::vector<int> RanksOf(const Layout& layout, int rank, const Program& program,
                          const Instruction& at, StepExchange::Among among);
+// The same of WithinVisit.
+std::vector<int> RanksOfVisit(const Mesh& mesh, int rank,
+                              StepExchange::Among among);
 
 }  // namespace delink

@@ -37,6 +37,7 @@ std::string_view Word(DType dtype);
 std::string_view Word(StateStorage storage);
 std::string_view Word(Recompute recompute);
 std::string_view Word(PipelineSchedule schedule);
+std::string_view Word(ExpertDispatch dispatch);
 std::string_view Word(Axis axis);
 
 // The whole document except [model], in the order of writing.

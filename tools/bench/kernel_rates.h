@@ -17,8 +17,8 @@ struct KernelRatesOptions {
   bool quick = false;
 };
 
-// On the target, in two or three minutes; `quick`: at one tiny shape, at once. An
-// error if there is not enough memory.
+// On the target, in two or three minutes; `quick`: at one tiny shape, at once.
+// An error if there is not enough memory.
 absl::StatusOr<std::vector<offload::KernelRate>> MeasureKernels(
     Target& target, const KernelRatesOptions& options,
     const std::function<void(const std::string&)>& progress);

@@ -65,6 +65,9 @@ struct PlanCommand {
   std::string bus;             // likewise
   std::string machine;         // a file; empty: this one
   std::string trace_out;       // with a machine; empty: none
+  bool search = false;
+  std::string stage;  // of the search; empty: all
+  std::string write;  // where the best recipe goes; empty: nowhere
   bool program = false;
   bool json = false;
 };

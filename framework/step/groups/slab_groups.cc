@@ -47,7 +47,7 @@ std::vector<std::vector<int>> GroupsOf(const Layout& layout,
     if (!seen.insert({slab.group.get(), cut}).second) continue;
     add(*slab.group);
     for (const int rank : *slab.group) {
-      if (!options.shards) break;
+      if (!options.shards || slab.shards == nullptr) break;
       add(layout.GatherGroup(static_cast<int>(s), rank));
       add(layout.ReplicaGroup(static_cast<int>(s), rank));
     }

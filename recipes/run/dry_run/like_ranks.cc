@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -78,24 +77,26 @@ class Shares {
         const bool has = layout_.WeightsOn(local, rank).size() > 0;
         if (has && rank != row.owner) ++owned_[rank][-1 - at->second];
       }
-      in_group_[&group].insert(at->second);
+      ++in_group_[&group][at->second];
       slab_of_[&group] = local;
     }
   }
 
   // Equal for like ranks.
   Numbers KeyOf(int rank) {
-    Numbers key = {layout_.mesh().WeightPlaceOf(rank)};
-    int number = 0;
+    const MeshPlace place = layout_.mesh().PlaceOf(rank);
+    std::vector<Numbers> slabs;  // of a group and a form
     for (const auto& [group, forms] : in_group_) {
-      ++number;
       const int at = layout_.ShardOf(slab_of_.at(group), rank);
       if (at < 0) continue;
-      key.push_back(number);
-      for (const int form : forms) {
-        key.push_back(ShareOf(form, at, static_cast<int>(group->size())));
+      const auto ranks = static_cast<int>(group->size());
+      for (const auto& [form, count] : forms) {
+        slabs.push_back({form, count, ranks, ShareOf(form, at, ranks)});
       }
     }
+    std::ranges::sort(slabs);
+    Numbers key = {place[Axis::kTensor]};
+    for (const Numbers& of : slabs) key.insert(key.end(), of.begin(), of.end());
     for (const auto& [form, count] : owned_[rank]) {
       key.insert(key.end(), {-1, form, count});
     }
@@ -127,9 +128,10 @@ class Shares {
 
   const ParamStore& store_;
   const Layout& layout_;
-  std::vector<int> example_;                        // by form, a local slab
-  std::map<const Group*, std::set<int>> in_group_;  // forms
-  std::map<const Group*, int> slab_of_;             // a local slab of the group
+  std::vector<int> example_;  // by form, a local slab
+  // Forms, how many slabs.
+  std::map<const Group*, std::map<int, int64_t>> in_group_;
+  std::map<const Group*, int> slab_of_;  // a local slab of the group
   // By rank: forms, how many; below 0: of which it has only the weights.
   std::map<int, std::map<int, int64_t>> owned_;
   std::map<std::tuple<int, int, int>, int64_t> shares_;
