@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -47,15 +50,15 @@ absl::Status NothingFits(const StageSearch& search,
       "run.master)");
   if (nearest.bytes <= room) {
     return absl::FailedPreconditionError(absl::StrFormat(
-        "stage %s: nothing fits; the nearest, %s, exceeds the %s of a node's "
-        "host; %s",
+        "stage %s: nothing fits; the nearest, %s, exceeds the %s of a "
+        "node's host; %s",
         search.name, ToString(nearest.form),
         FormatBytes(machine.machine.host_bytes), mend));
   }
   const auto [less, more] = FormatBytesApart(room, nearest.bytes);
   return absl::FailedPreconditionError(absl::StrFormat(
-      "stage %s: nothing fits; the nearest, %s, takes %s%s of %s, %s too much; "
-      "%s",
+      "stage %s: nothing fits; the nearest, %s, takes %s%s of %s, %s too "
+      "much; %s",
       search.name, ToString(nearest.form), nearest.at_least ? "at least " : "",
       more, less, FormatBytes(nearest.bytes - room), mend));
 }
@@ -70,6 +73,16 @@ absl::Status HasStage(const Recipe& recipe, const std::string& name) {
       "--stage %s: the recipe has no such stage; it has %s", name, names));
 }
 
+// As the recipe has it, if it fits the ranks; without offload.
+std::optional<StageForm> OwnForm(Recipe recipe, size_t index, int ranks) {
+  recipe.stages.resize(index + 1);
+  const absl::StatusOr<Recipe> fitted = CheckWorld(recipe, ranks, true);
+  if (!fitted.ok()) return std::nullopt;
+  return StageForm{.parallel = fitted->stages[index].parallel,
+                   .micro_batch = fitted->MicroBatch(index),
+                   .recompute = fitted->RecomputeOf(index)};
+}
+
 // Stage by stage; env.recipe is `recipe`.
 absl::Status SearchStages(const SearchOptions& options, const KnownRates& rates,
                           RunEnv& env, Recipe& recipe, RunSearch& search) {
@@ -81,7 +94,9 @@ absl::Status SearchStages(const SearchOptions& options, const KnownRates& rates,
           WithForm(recipe, i, {.parallel = recipe.stages[i].parallel});
       env.recipe = &open;
       StageSearcher searcher(env, i, search.machine, rates, options);
-      DELINK_ASSIGN_OR_RETURN(StageSearch stage, searcher.Run());
+      DELINK_ASSIGN_OR_RETURN(
+          StageSearch stage,
+          searcher.Run(OwnForm(recipe, i, env.world->size())));
       if (stage.best.empty()) return NothingFits(stage, search.machine);
       const FoundForm& best = stage.best.front();
       recipe.stages[i] = WithForm(recipe, i, best.form).stages[i];

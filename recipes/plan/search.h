@@ -39,7 +39,8 @@
 // first, and only `placements` of them, because each is a search of its own
 // (find_homes.h).
 //
-// The result is deterministic: of equal times the first candidate wins.
+// The recipe's own form is planned first. The result is deterministic: of equal
+// times the one that was planned first wins.
 #pragma once
 
 #include <cstddef>

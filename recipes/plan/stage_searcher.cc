@@ -34,7 +34,8 @@ StageSearcher::StageSearcher(const RunEnv& env, size_t index,
   result_.name = env.recipe->stages[index].name;
 }
 
-absl::StatusOr<StageSearch> StageSearcher::Run() {
+absl::StatusOr<StageSearch> StageSearcher::Run(
+    const std::optional<StageForm>& own) {
   Enumerate();
   if (candidates_.empty()) return std::move(result_);
   const Recipe any =
@@ -45,6 +46,10 @@ absl::StatusOr<StageSearch> StageSearcher::Run() {
                           StepBound::Create(env, index_, machine_));
   DELINK_ASSIGN_OR_RETURN(FormPlanner planner,
                           FormPlanner::Create(env, index_, machine_, rates_));
+  for (Candidate& of : candidates_) of.least = bound.OfWork(of.recompute);
+  if (own.has_value() && options_.rules) {
+    DELINK_RETURN_IF_ERROR(PlanOwn(*own, bound, planner));
+  }
   DELINK_RETURN_IF_ERROR(SearchResident(bound, planner));
   DELINK_RETURN_IF_ERROR(SearchOffload(planner));
   return std::move(result_);
@@ -190,9 +195,26 @@ absl::Status StageSearcher::TryLeanest(Mesh& mesh, StepBound& bound,
   return absl::OkStatus();
 }
 
+absl::Status StageSearcher::PlanOwn(StageForm own, StepBound& bound,
+                                    FormPlanner& planner) {
+  const auto like = [&](const Candidate& of) {
+    return cores_[of.core].form.micro_batch == own.micro_batch &&
+           of.recompute == own.recompute && of.zero == own.parallel.zero &&
+           ToString(FormOf(of)) == ToString(own);
+  };
+  auto at = std::ranges::find_if(candidates_, like);
+  if (at == candidates_.end() && own.parallel.zero == 0) {
+    own.parallel.zero = 1;  // rule 2
+    at = std::ranges::find_if(candidates_, like);
+  }
+  if (at == candidates_.end()) return absl::OkStatus();
+  DELINK_ASSIGN_OR_RETURN(at->least, Least(*at, bound));
+  at->exact = true;
+  return Plan(*at, planner);
+}
+
 absl::Status StageSearcher::SearchResident(StepBound& bound,
                                            FormPlanner& planner) {
-  for (Candidate& of : candidates_) of.least = bound.OfWork(of.recompute);
   using Next = std::pair<double, size_t>;
   std::priority_queue<Next, std::vector<Next>, std::greater<>> queue;
   const auto add = [&](size_t c) {

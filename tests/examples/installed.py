@@ -69,5 +69,5 @@ def check_recipes(prefix, folder, mpirun):
   run(["delink", "train", f"{prefix}/share/delink/recipes/tiny.toml", "--set",
        f"data.train={folder}/corpus/train", "--out", "again"], folder)
   machines = glob.glob(f"{prefix}/share/delink/machines/*.toml")
-  assert len(machines) == 5, machines
+  assert len(machines) == 6, machines
   run(["delink", "plan", "tiny.toml", "--machine", machines[0]], folder)

@@ -4,10 +4,11 @@
   tools/bench/planned.py --data CORPUS/train [--machine FILE] [--delink PROGRAM]
                          [--rounds N] [--steps N] [--only NAME ...] [--json]
 
-Without --machine, `delink bench --suite machine` writes the file first. For
-each configuration `delink plan --machine` predicts a step of the last stage, and
-`delink train` runs it: the median of the steps but the first two, of the rounds
-the least, since other programs of the machine can only make a step slower.
+Without --machine, `delink bench --suite machine` writes the file first, and two
+processes of it add the network. For each configuration `delink plan --machine`
+predicts a step of the last stage, and `delink train` runs it: the median of the
+steps but the first two, of the rounds the least, since other programs of the
+machine can only make a step slower.
 Prints a table with planned / measured - 1, and its absolute median and worst.
 The corpus must have at most 512 tokens in its vocabulary. Ranks are processes
 with one thread each.
@@ -92,7 +93,7 @@ CONFIGURATIONS = {
 }
 
 
-def stages_of(options, name):
+def stages_of(name):
   with open(recipe_of(name), encoding="utf-8") as file:
     return file.read().count("\n[[stage]]")
 
@@ -104,7 +105,7 @@ def recipe_of(name):
 def settings(options, name):
   words = dict(CONFIGURATIONS[name])
   steps = options.steps + LEFT_OUT + 2
-  last = stages_of(options, name) - 1
+  last = stages_of(name) - 1
   for key in ("offload", "parallel"):
     if key in words:
       words[f"stage.{last}.{key}"] = words.pop(key)
@@ -183,8 +184,10 @@ def main():
   with tempfile.TemporaryDirectory() as folder:
     if not options.machine:
       options.machine = folder + "/machine.toml"
-      run([options.delink, "bench", "--suite", "machine", "--machine-file",
-           options.machine])
+      measure = [options.delink, "bench", "--suite", "machine",
+                 "--machine-file", options.machine]
+      run(measure)
+      run(MPIRUN + measure)
     rows = []
     for name in options.only:
       try:

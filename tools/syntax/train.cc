@@ -159,8 +159,8 @@ CommandSyntax PlanSyntax() {
       .examples = {"delink plan recipes/gpt2_124m.toml --ranks 8",
                    "delink plan recipes/gpt2_124m.toml --ranks 16 "
                    "--ranks-per-node 8",
-                   "delink plan recipes/m6_10t_h200.toml --ranks 512 --machine "
-                   "machines/h200-8x64.toml"},
+                   "delink plan recipes/gpt2_124m.toml --ranks 8 --machine "
+                   "machines/b200.toml"},
       .arguments = {RecipeArgument(plan->recipe),
                     SetOption(plan->sets),
                     {.name = "--ranks",

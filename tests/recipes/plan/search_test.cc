@@ -119,6 +119,21 @@ INSTANTIATE_TEST_SUITE_P(Models, Search,
                            return name.substr(8, name.find('.') - 8);
                          });
 
+// A search that may plan nothing else still plans the recipe's own form.
+TEST_F(Search, NeverMissesTheRecipesOwnForm) {
+  const StageSearch found =
+      Of(Small(), {.plan = {.sets = {"run.recompute=block"}},
+                   .placements = 0,
+                   .exhaustive = 0,
+                   .plans = 0});
+  ASSERT_EQ(found.best.size(), 1U);
+  EXPECT_THAT(
+      ToString(found.best.front().form),
+      AllOf(HasSubstr("data 4, micro_batch 1"), HasSubstr("recompute block")));
+  EXPECT_EQ(Sum(found), found.candidates);
+  EXPECT_GT(found.untried, 100);
+}
+
 // A smaller memory only removes candidates.
 TEST_F(Search, ASmallerMemoryOnlyRemoves) {
   MachineRates machine = Small();

@@ -280,7 +280,7 @@ TEST(MachineFile, BundledMachinesAreWholeAndSourced) {
     }
     ++files;
   }
-  EXPECT_EQ(files, 5);
+  EXPECT_EQ(files, 6);
 }
 
 TEST(MachineFile, AreKeptInTheUsersCache) {

@@ -385,8 +385,8 @@ TEST(Shipped, RecipesAreGood) {
     int64_t least = 1;  // ranks
     for (const Stage& stage : recipe->stages) {
       const ParallelConfig& of = stage.parallel;
-      least =
-          std::max({least, of.ranks(), of.tensor * of.context * of.pipeline});
+      least = std::max({least, of.ranks(), of.tensor * of.context * of.pipeline,
+                        of.expert * of.pipeline});
     }
     for (const int64_t ranks : {1, 2, 4}) {
       if (ranks % least != 0) continue;
