@@ -146,6 +146,66 @@ CommandSyntax TrainSyntax() {
           .make = [given] { return MakeTrain(*given); }};
 }
 
+// Plans by a machine, by a trace, of a search; and what is printed.
+std::vector<ArgumentSyntax> PlanSources(PlanCommand* plan) {
+  return {
+      {.name = "--machine",
+       .value = "FILE",
+       .to = &plan->machine,
+       .help = "plan for the machine of this file, as in "
+               "machines/ (this machine)",
+       .names = Names::kFile,
+       .must_exist = true},
+      {.name = "--trace-out",
+       .value = "FILE",
+       .to = &plan->trace_out,
+       .help = "write the simulated steps as a trace, as train "
+               "--trace does",
+       .names = Names::kFile,
+       .needs = {"--machine"}},
+      {.name = "--trace",
+       .value = "FILE",
+       .to = &plan->trace,
+       .help = "compute the time of a step from a trace (train "
+               "--trace)",
+       .names = Names::kFile,
+       .must_exist = true},
+      {.name = "--delay",
+       .value = "SECONDS,RATE",
+       .to = &plan->delay,
+       .help = "with links of this latency and this many bytes a "
+               "second",
+       .check = LinkProblem,
+       .needs = {"--trace"}},
+      {.name = "--bus",
+       .value = "SECONDS,RATE",
+       .to = &plan->bus,
+       .help = "with a bus to host memory of this latency and "
+               "this many bytes a second each way",
+       .check = LinkProblem,
+       .needs = {"--trace"}},
+      {.name = "--program",
+       .to = &plan->program,
+       .help = "print the program of a step as well: "
+               "docs/step-program.md"},
+      {.name = "--search",
+       .to = &plan->search,
+       .help = "search the fastest layout on the --machine: "
+               "docs/search.md"},
+      {.name = "--stage",
+       .value = "NAME",
+       .to = &plan->stage,
+       .help = "search that of this stage alone (of every stage)",
+       .needs = {"--search"}},
+      {.name = "--write",
+       .value = "FILE",
+       .to = &plan->write,
+       .help = "write the recipe that the search found",
+       .names = Names::kFile,
+       .needs = {"--search"}},
+      {.name = "--json", .to = &plan->json, .help = "print one JSON object"}};
+}
+
 CommandSyntax PlanSyntax() {
   struct Given {
     PlanCommand command;
@@ -153,90 +213,36 @@ CommandSyntax PlanSyntax() {
   };
   auto given = std::make_shared<Given>();
   PlanCommand* const plan = &given->command;
-  return {
-      .name = "plan",
-      .summary = "Print what a recipe needs, without training",
-      .examples = {"delink plan recipes/gpt2_124m.toml --ranks 8",
-                   "delink plan recipes/gpt2_124m.toml --ranks 16 "
-                   "--ranks-per-node 8",
-                   "delink plan recipes/gpt2_124m.toml --ranks 8 --machine "
-                   "machines/b200.toml"},
-      .arguments = {RecipeArgument(plan->recipe),
-                    SetOption(plan->sets),
-                    {.name = "--ranks",
-                     .value = "N",
-                     .to = &plan->ranks,
-                     .help = "number of ranks to plan for (the recipe's, or 1)",
-                     .check = WholeNumber(1, 1 << 20)},
-                    {.name = "--ranks-per-node",
-                     .value = "M",
-                     .to = &plan->ranks_per_node,
-                     .help = "ranks on each machine (all on one)",
-                     .check = WholeNumber(1, 1 << 20)},
-                    DeviceOption(given->device,
-                                 "the recipe's, or the machine's"),
-                    {.name = "--machine",
-                     .value = "FILE",
-                     .to = &plan->machine,
-                     .help = "plan for the machine of this file, as in "
-                             "machines/ (this machine)",
-                     .names = Names::kFile,
-                     .must_exist = true},
-                    {.name = "--trace-out",
-                     .value = "FILE",
-                     .to = &plan->trace_out,
-                     .help = "write the simulated steps as a trace, as train "
-                             "--trace does",
-                     .names = Names::kFile,
-                     .needs = {"--machine"}},
-                    {.name = "--trace",
-                     .value = "FILE",
-                     .to = &plan->trace,
-                     .help = "compute the time of a step from a trace (train "
-                             "--trace)",
-                     .names = Names::kFile,
-                     .must_exist = true},
-                    {.name = "--delay",
-                     .value = "SECONDS,RATE",
-                     .to = &plan->delay,
-                     .help = "with links of this latency and this many bytes a "
-                             "second",
-                     .check = LinkProblem,
-                     .needs = {"--trace"}},
-                    {.name = "--bus",
-                     .value = "SECONDS,RATE",
-                     .to = &plan->bus,
-                     .help = "with a bus to host memory of this latency and "
-                             "this many bytes a second each way",
-                     .check = LinkProblem,
-                     .needs = {"--trace"}},
-                    {.name = "--program",
-                     .to = &plan->program,
-                     .help = "print the program of a step as well: "
-                             "docs/step-program.md"},
-                    {.name = "--search",
-                     .to = &plan->search,
-                     .help = "search the fastest layout on the --machine: "
-                             "docs/search.md"},
-                    {.name = "--stage",
-                     .value = "NAME",
-                     .to = &plan->stage,
-                     .help = "search that of this stage alone (of every stage)",
-                     .needs = {"--search"}},
-                    {.name = "--write",
-                     .value = "FILE",
-                     .to = &plan->write,
-                     .help = "write the recipe that the search found",
-                     .names = Names::kFile,
-                     .needs = {"--search"}},
-                    {.name = "--json",
-                     .to = &plan->json,
-                     .help = "print one JSON object"}},
-      .make = [given] {
-        PlanCommand command = given->command;
-        SetDevice(given->device, command.sets);
-        return command;
-      }};
+  std::vector<ArgumentSyntax> arguments = {
+      RecipeArgument(plan->recipe),
+      SetOption(plan->sets),
+      {.name = "--ranks",
+       .value = "N",
+       .to = &plan->ranks,
+       .help = "number of ranks to plan for (the recipe's, or 1)",
+       .check = WholeNumber(1, 1 << 20)},
+      {.name = "--ranks-per-node",
+       .value = "M",
+       .to = &plan->ranks_per_node,
+       .help = "ranks on each machine (all on one)",
+       .check = WholeNumber(1, 1 << 20)},
+      DeviceOption(given->device, "the recipe's, or the machine's")};
+  for (ArgumentSyntax& source : PlanSources(plan)) {
+    arguments.push_back(std::move(source));
+  }
+  return {.name = "plan",
+          .summary = "Print what a recipe needs, without training",
+          .examples = {"delink plan recipes/gpt2_124m.toml --ranks 8",
+                       "delink plan recipes/gpt2_124m.toml --ranks 16 "
+                       "--ranks-per-node 8",
+                       "delink plan recipes/gpt2_124m.toml --ranks 8 --machine "
+                       "machines/b200.toml"},
+          .arguments = std::move(arguments),
+          .make = [given] {
+            PlanCommand command = given->command;
+            SetDevice(given->device, command.sets);
+            return command;
+          }};
 }
 
 }  // namespace delink::tools

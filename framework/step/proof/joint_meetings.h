@@ -2,9 +2,9 @@
 #pragma once
 
 #include <array>
-#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "framework/step/proof/rank_progress.h"
@@ -21,7 +21,10 @@ struct Partner {
 struct Waiting {
   int rank = 0;
   int32_t position = 0;
-  friend auto operator<=>(const Waiting&, const Waiting&) = default;
+  friend bool operator==(const Waiting&, const Waiting&) = default;
+  friend bool operator<(const Waiting& a, const Waiting& b) {
+    return std::pair(a.rank, a.position) < std::pair(b.rank, b.position);
+  }
 };
 
 // Instructions that are done together, in each of two steps.
