@@ -2,10 +2,26 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <string>
 
 #include "framework/base/file.h"
 
 namespace delink::offload {
+
+KernelRate RateOfCall(const Work& work, int64_t threads, double seconds) {
+  return {.kernel = std::string(work.kernel),
+          .dtype = work.dtype,
+          .threads = threads,
+          .m = work.m,
+          .n = work.n,
+          .k = work.k,
+          .transpose_a = work.transpose_a,
+          .transpose_b = work.transpose_b,
+          .flops = work.flops,
+          .read = work.read,
+          .written = work.written,
+          .seconds = seconds};
+}
 
 double MachineRates::FlopsOf(DType dtype) const {
   const MatmulRate* largest = nullptr;

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/device/work.h"
 #include "framework/tensor/dtype.h"
 #include "offload/rates/param_forms.h"
 
@@ -55,6 +56,7 @@ struct KernelRate {
   double seconds = 0;
   friend bool operator==(const KernelRate&, const KernelRate&) = default;
 };
+KernelRate RateOfCall(const Work& work, int64_t threads, double seconds);
 
 enum class UpdatePlace : uint8_t { kHost, kDevice };
 

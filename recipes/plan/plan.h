@@ -100,7 +100,7 @@ struct StagePlan {
   double flops() const { return flops_per_step * static_cast<double>(steps()); }
 };
 
-// A step that costs less than the last stage's (pseudo_plan.h).
+// A step of a pseudo stage, beside the last stage's (pseudo_plan.h).
 struct PseudoPlan {
   std::string name;
   int64_t depth = 0;

@@ -4,12 +4,8 @@
 // pipeline allows.
 #pragma once
 
-#include <cstdint>
 #include <string>
-#include <vector>
 
-#include "framework/step/plan/memory.h"
-#include "framework/step/time/critical_path.h"
 #include "nlohmann/json_fwd.hpp"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/plan.h"

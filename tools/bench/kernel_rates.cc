@@ -150,25 +150,13 @@ class Cases {
       calls.push_back(op.make(pieces));
     }
     const Work& work = calls[0].work;
-    take(
-        KernelRate{.kernel = std::string(work.kernel),
-                   .dtype = work.dtype,
-                   .threads = threads,
-                   .m = work.m,
-                   .n = work.n,
-                   .k = work.k,
-                   .transpose_a = work.transpose_a,
-                   .transpose_b = work.transpose_b,
-                   .flops = work.flops,
-                   .read = work.read,
-                   .written = work.written},
-        [&] {
-          return target_
-              .Measure(
-                  [&](int64_t i) { At(calls, i % sets).run(target_.stream()); },
-                  {.seconds = quick_ ? 0.0 : kSeconds, .least = quick_ ? 1 : 3})
-              .median;
-        });
+    take(offload::RateOfCall(work, threads, 0), [&] {
+      return target_
+          .Measure(
+              [&](int64_t i) { At(calls, i % sets).run(target_.stream()); },
+              {.seconds = quick_ ? 0.0 : kSeconds, .least = quick_ ? 1 : 3})
+          .median;
+    });
   }
 
   Target& target_;

@@ -88,12 +88,12 @@ absl::StatusOr<MeasuredNetwork> MeasureNetwork(Communicator& world,
   if (inside->size() > 1) {
     DELINK_ASSIGN_OR_RETURN(network.inside, MeasureRing(*inside, quick));
   }
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(world, absl::OkStatus()));
+  DELINK_RETURN_IF_ERROR(Barrier(world));
   if (between->size() == 1) return network;
   if (place == 0) {
     DELINK_ASSIGN_OR_RETURN(network.between, MeasureRing(*between, quick));
   }
-  DELINK_RETURN_IF_ERROR(AgreeOnStatus(world, absl::OkStatus()));
+  DELINK_RETURN_IF_ERROR(Barrier(world));
   DELINK_ASSIGN_OR_RETURN(const NetworkRates together,
                           MeasureRing(*between, quick));
   const double links = static_cast<double>(inside->size()) *

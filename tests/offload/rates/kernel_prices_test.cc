@@ -31,18 +31,8 @@ Work Moves(double bytes, DType dtype = kF32) {
 }
 
 KernelRate Measured(const Work& work, double rate, int64_t threads) {
-  return {.kernel = std::string(work.kernel),
-          .dtype = work.dtype,
-          .threads = threads,
-          .m = work.m,
-          .n = work.n,
-          .k = work.k,
-          .transpose_a = work.transpose_a,
-          .transpose_b = work.transpose_b,
-          .flops = work.flops,
-          .read = work.read,
-          .written = work.written,
-          .seconds = (work.flops > 0 ? work.flops : work.bytes()) / rate};
+  return RateOfCall(work, threads,
+                    (work.flops > 0 ? work.flops : work.bytes()) / rate);
 }
 
 MachineRates Machine(const char* kind) {
