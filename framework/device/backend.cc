@@ -4,11 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/device/huge_pages.h"
 
 namespace delink {
 
 HostMemory Device::AllocateHost(int64_t bytes, std::string_view what) {
-  void* const memory = std::malloc(static_cast<size_t>(bytes > 0 ? bytes : 1));
+  void* const memory = AllocateInHugePages(bytes > 0 ? bytes : 1);
   DELINK_CHECK(memory != nullptr) << "out of memory of the host: asked for "
                                   << bytes << " bytes for " << what;
   return {memory, std::free};

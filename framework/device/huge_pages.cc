@@ -7,10 +7,19 @@
 namespace delink {
 
 HostMemory AllocateHugePages(int64_t bytes) {
-  const auto size = static_cast<size_t>(AlignUp(bytes, kHugePage));
-  void* const memory = std::aligned_alloc(kHugePage, size);
-  if (memory != nullptr) (void)madvise(memory, size, MADV_HUGEPAGE);  // a hint
-  return {memory, std::free};
+  return {AllocateInHugePages(AlignUp(bytes, kHugePage)), std::free};
+}
+
+void* AllocateInHugePages(int64_t bytes) {
+  const bool huge = bytes >= kHugePage;
+  const int64_t alignment = huge ? kHugePage : kAlignment;
+  void* const memory =
+      std::aligned_alloc(static_cast<size_t>(alignment),
+                         static_cast<size_t>(AlignUp(bytes, alignment)));
+  if (memory == nullptr || !huge) return memory;
+  const int64_t whole = bytes / kHugePage * kHugePage;
+  (void)madvise(memory, static_cast<size_t>(whole), MADV_HUGEPAGE);  // a hint
+  return memory;
 }
 
 }  // namespace delink

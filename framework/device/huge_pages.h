@@ -14,4 +14,9 @@ inline constexpr int64_t kHugePage = int64_t{2} << 20;
 // initialised. Null if there is not enough address space.
 HostMemory AllocateHugePages(int64_t bytes);
 
+// At least `bytes`, aligned to kAlignment; the whole huge pages in them are
+// huge. Not initialised; std::free frees it. Null if there is not enough
+// address space.
+void* AllocateInHugePages(int64_t bytes);
+
 }  // namespace delink

@@ -16,11 +16,6 @@ constexpr double kSame = 1e-6;
 double Log(double x) { return std::log2(std::max(x, 1.0)); }
 double Square(double x) { return x * x; }
 
-// What a rate is of.
-double AmountOf(double flops, double bytes) {
-  return flops > 0 ? flops : bytes;
-}
-
 // Squared, in powers of two.
 double DistanceOf(const KernelRate& rate, const Work& work) {
   if (work.flops > 0) {
@@ -53,38 +48,60 @@ KernelPrices::KernelPrices(const MachineRates& machine, int64_t ranks,
                               static_cast<double>(machine.threads));
     memory_part_ = 1 / static_cast<double>(std::max<int64_t>(1, ranks));
   }
-  const auto from = [this](const KernelRate& rate) {
+  // The threads of all ranks work at once, and slow each other as those of one
+  // team do.
+  const int64_t busy = threads_ * std::max<int64_t>(1, ranks);
+  const auto from = [busy](const KernelRate& rate) {
     return std::abs(Log(static_cast<double>(rate.threads)) -
-                    Log(static_cast<double>(threads_)));
+                    Log(static_cast<double>(busy)));
   };
   for (const KernelRate& rate : machine.kernels) {
-    auto& of = measured_[{rate.kernel, rate.dtype}];
-    if (!of.empty() && from(rate) < from(*of.front())) of.clear();
-    if (of.empty() || rate.threads == of.front()->threads) of.push_back(&rate);
+    auto& calls = measured_[{rate.kernel, rate.dtype}].calls;
+    if (!calls.empty() && from(rate) < from(*calls.front())) calls.clear();
+    if (calls.empty() || rate.threads == calls.front()->threads) {
+      calls.push_back(&rate);
+    }
+  }
+  for (auto& [kernel, of] : measured_) {
+    of.least = std::numeric_limits<double>::infinity();
+    for (const KernelRate* const call : of.calls) {
+      of.least = std::min(of.least, call->seconds);
+      of.flops_per_s = std::max(of.flops_per_s, call->flops / call->seconds);
+      of.bytes_per_s = std::max(of.bytes_per_s,
+                                (call->read + call->written) / call->seconds);
+    }
+    for (const KernelRate* const call : of.calls) {
+      of.longer.push_back(std::log(
+          call->seconds / of.Seconds(call->flops, call->read + call->written)));
+    }
   }
 }
 
-bool KernelPrices::Measured(std::string_view kernel, DType dtype) const {
+double KernelPrices::Measured::Seconds(double flops, double bytes) const {
+  return least + (flops > 0 ? flops / flops_per_s : 0) +
+         (bytes > 0 ? bytes / bytes_per_s : 0);
+}
+
+bool KernelPrices::HasMeasured(std::string_view kernel, DType dtype) const {
   return measured_.contains({kernel, dtype});
 }
 
-double KernelPrices::Interpolated(
-    const std::vector<const KernelRate*>& measured, const Work& work) const {
+double KernelPrices::Interpolated(const Measured& measured,
+                                  const Work& work) const {
   double weights = 0, sum = 0;
-  for (const KernelRate* const rate : measured) {
-    const double distance = std::max(DistanceOf(*rate, work), kSame);
-    const double weight = 1 / Square(distance);
-    const double amount = AmountOf(rate->flops, rate->read + rate->written);
+  for (size_t i = 0; i < measured.calls.size(); ++i) {
+    const double weight =
+        1 / Square(std::max(DistanceOf(*measured.calls[i], work), kSame));
     weights += weight;
-    sum += weight * std::log(amount / rate->seconds);
+    sum += weight * measured.longer[i];
   }
-  const double rate = std::exp(sum / weights);
   // A team of another size.
-  const double teams = threads_ > 0
-                           ? static_cast<double>(measured.front()->threads) /
-                                 static_cast<double>(threads_)
-                           : 1;
-  return AmountOf(work.flops, work.bytes()) / rate * teams;
+  const double teams =
+      threads_ > 0 ? static_cast<double>(measured.calls.front()->threads) /
+                         static_cast<double>(threads_)
+                   : 1;
+  return measured.Seconds(work.flops, work.bytes()) * std::exp(sum / weights) *
+         teams;
 }
 
 double KernelPrices::ByClass(const Work& work) const {
@@ -100,8 +117,7 @@ double KernelPrices::ByClass(const Work& work) const {
 
 double KernelPrices::Seconds(const Work& work) const {
   const auto measured = measured_.find({work.kernel, work.dtype});
-  const double amount = AmountOf(work.flops, work.bytes());
-  if (amount <= 0) return 0;
+  if (work.flops <= 0 && work.bytes() <= 0) return 0;
   return measured != measured_.end() ? Interpolated(measured->second, work)
                                      : ByClass(work);
 }

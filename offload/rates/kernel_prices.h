@@ -1,11 +1,14 @@
 // Seconds of kernel calls (framework/device/work.h) on one rank of a machine.
 //
-// If the machine file has measured calls of the kernel in the same type, the
-// rate of a call is interpolated between them, each weighted by how near it is
-// in the logarithms of its sizes (products, attention) or bytes (all others).
-// Otherwise a product has the rate of its class of shapes, and every call takes
-// at least the time of its bytes in the device's memory and of its launch. On a
-// CPU a rank has a part of these rates; on a device of its own it has all.
+// If the machine file has measured calls of the kernel in the same type, a call
+// takes the kernel's least time and its FLOPs and bytes at the best rates
+// measured, times a factor: how much longer the measured calls took than that,
+// each weighted by how near it is in the logarithms of its sizes (products,
+// attention) or bytes (all others). Otherwise a product has the rate of its
+// class of shapes, and every call takes at least the time of its bytes in the
+// device's memory and of its launch. On a CPU a rank has a part of these rates,
+// of those measured of as many threads as its node's ranks have together; on a
+// device of its own it has all.
 #pragma once
 
 #include <cstdint>
@@ -45,20 +48,28 @@ class KernelPrices {
   WorkSeconds Seconds(const std::vector<KernelCall>& calls,
                       int times = 1) const;
   // Whether calls of the kernel were measured in that type.
-  bool Measured(std::string_view kernel, DType dtype) const;
+  bool HasMeasured(std::string_view kernel, DType dtype) const;
 
  private:
-  double Interpolated(const std::vector<const KernelRate*>& measured,
-                      const Work& work) const;
+  // The calls of a kernel that were measured in one type, on the number of
+  // threads that is nearest.
+  struct Measured {
+    std::vector<const KernelRate*> calls;
+    std::vector<double> longer;               // each call's factor's logarithm
+    double least = 0;                         // seconds
+    double flops_per_s = 0, bytes_per_s = 0;  // the best of the calls
+
+    // Of a call that is as fast as these allow.
+    double Seconds(double flops, double bytes) const;
+  };
+  double Interpolated(const Measured& measured, const Work& work) const;
   double ByClass(const Work& work) const;
 
   const MachineRates& machine_;
   double part_ = 1;         // of the machine's products
   double memory_part_ = 1;  // of its memory's rate
   int64_t threads_ = 0;     // 0: not a CPU
-  // By kernel and type: those on the number of threads that is nearest.
-  std::map<std::pair<std::string_view, DType>, std::vector<const KernelRate*>>
-      measured_;
+  std::map<std::pair<std::string_view, DType>, Measured> measured_;
 };
 
 }  // namespace delink::offload

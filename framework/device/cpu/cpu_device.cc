@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/device/backend.h"
+#include "framework/device/huge_pages.h"
 
 namespace delink {
 namespace {
@@ -43,8 +44,7 @@ class CpuDevice final : public Device {
   absl::StatusOr<void*> Allocate(int64_t bytes,
                                  std::string_view what) override {
     DELINK_CHECK_GE(bytes, 0);
-    void* const address = std::aligned_alloc(
-        kAlignment, static_cast<size_t>(AlignUp(bytes > 0 ? bytes : 1)));
+    void* const address = AllocateInHugePages(bytes > 0 ? bytes : 1);
     if (address == nullptr) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "out of memory: asked for ", bytes, " bytes for ",

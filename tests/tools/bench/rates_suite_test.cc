@@ -60,10 +60,10 @@ TEST(RatesSuite, MeasuresAllOfTheCpu) {
   for (const char* const kernel :
        {"matmul", "layer_norm_forward", "attention_backward", "cross_entropy",
         "expert_act_forward", "grouped_matmul", "sum_squares", "adamw"}) {
-    EXPECT_TRUE(prices.Measured(kernel, DType::kF32)) << kernel;
+    EXPECT_TRUE(prices.HasMeasured(kernel, DType::kF32)) << kernel;
   }
   for (const char* const work : {"fill_zero", "copy"}) {
-    EXPECT_TRUE(prices.Measured(work, DType{})) << work;
+    EXPECT_TRUE(prices.HasMeasured(work, DType{})) << work;
   }
   for (const offload::KernelRate& rate : rates->kernels) {
     EXPECT_GT(rate.seconds, 0);
