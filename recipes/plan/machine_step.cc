@@ -13,6 +13,7 @@
 #include "framework/base/format_bytes.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/time/step_time.h"
+#include "layers/kernels/cpu/threads.h"
 #include "recipes/record/progress.h"
 
 namespace delink {
@@ -55,11 +56,21 @@ const char* NameOf(const StepExchange& exchange) {
   }
 }
 
+// Whether kernels keep all cores of a node busy, so that the lanes of a rank on
+// the CPU take turns.
+bool TakeTurns(const PlannedMachine& planned) {
+  const offload::MachineRates& machine = planned.machine;
+  return machine.device.kind == "cpu" &&
+         planned.ranks_per_node * cpu::MaxThreads() >= machine.threads;
+}
+
 // Of all ranks.
 class StageCosts {
  public:
   explicit StageCosts(const SimulatedStage& stage)
-      : stage_(stage), network_(NetworkOf(stage.machine)) {
+      : stage_(stage),
+        network_(NetworkOf(stage.machine)),
+        turns_(TakeTurns(stage.machine)) {
     const Mesh& mesh = stage.layout.mesh();
     costs_.resize(static_cast<size_t>(mesh.ranks()));
     for (int rank = 0; rank < mesh.ranks(); ++rank) {
@@ -118,7 +129,9 @@ class StageCosts {
   Cost CostOf(int rank, size_t index) {
     const Instruction& at = InstructionOf(rank, index);
     const double own = OwnSeconds(rank, index).all();
-    Cost cost{.time = own, .busy = IsOverBus(at.lane) ? own : 0};
+    Cost cost{.time = own,
+              .busy = IsOverBus(at.lane) ? own : 0,
+              .cores = turns_ ? own : 0};
     ForEachExchange(rank, index,
                     [&](const StepExchange&, bool, const NetworkTime& time) {
                       cost.time += time.time;
@@ -158,6 +171,7 @@ class StageCosts {
 
   const SimulatedStage& stage_;
   const Network network_;
+  const bool turns_;
   std::map<std::tuple<Among, const std::vector<int>*, int64_t, int, int>,
            GroupOnNodes>
       groups_;

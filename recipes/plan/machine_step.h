@@ -7,7 +7,8 @@
 // slow node its own seconds are more. Exchanges do not overlap computation
 // within an instruction, whatever the recipe says. Experts get equal numbers of
 // tokens. Lanes of a rank that use its line to its node, or to other nodes,
-// take turns: the first that is ready is the first served.
+// take turns: the first that is ready is the first served. So do all lanes of a
+// rank on the CPU, if kernels keep all cores of its node busy.
 #pragma once
 
 #include <cstdint>

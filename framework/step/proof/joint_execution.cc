@@ -21,7 +21,14 @@ namespace delink {
 namespace {
 
 // Ways of a rank.
-enum class WayOf : uint8_t { kToDevice, kToHost, kSends, kInside, kBetween };
+enum class WayOf : uint8_t {
+  kToDevice,
+  kToHost,
+  kSends,
+  kInside,
+  kBetween,
+  kCores
+};
 
 class JointExecution {
  public:
@@ -200,7 +207,7 @@ class JointExecution {
     bool shares = false;
     ForEachMember(at, [&](const Waiting& member) {
       const Cost cost = CostOf(member);
-      shares = shares || cost.inside > 0 || cost.between > 0;
+      shares = shares || cost.inside > 0 || cost.between > 0 || cost.cores > 0;
     });
     return shares;
   }
@@ -228,6 +235,9 @@ class JointExecution {
       }
       if (cost.between > 0) {
         visit(ways_[{member.rank, WayOf::kBetween}], cost.between, member);
+      }
+      if (cost.cores > 0) {
+        visit(ways_[{member.rank, WayOf::kCores}], cost.cores, member);
       }
     });
   }

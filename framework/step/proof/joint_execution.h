@@ -48,6 +48,8 @@ struct Cost {
   // to ranks of its node, and that to other nodes. An instruction begins when
   // the lines of all that it meets are free.
   double inside = 0, between = 0;
+  // The part, from its begin on, in which nothing else runs on this rank.
+  double cores = 0;
 };
 // By rank and the instruction's index.
 using Costs = std::function<Cost(const RankProgram& rank, int32_t index)>;

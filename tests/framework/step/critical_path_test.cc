@@ -132,6 +132,16 @@ TEST(CriticalPath, LanesTakeTurnsOnALine) {
   // after the visit.
   EXPECT_THAT(path({.time = 3, .between = 1}).parts,
               ElementsAre(Pair("F", 3 + 5), Pair("Fetch", 2.5 + 0.5)));
+  // On the cores it is done before the gather, or the other way round.
+  const Cost alone = {.time = 2.5, .cores = 2.5};
+  EXPECT_THAT(PathOf(columns,
+                     {{"Fetch(0)", alone},
+                      {"Fetch(1)", alone},
+                      {"F(0,a)", {.time = 3, .cores = 3}},
+                      {"F(1,a)", {5}}},
+                     true)
+                  .parts,
+              ElementsAre(Pair("F", 3 + 5), Pair("Fetch", 2.5 + 2.5)));
 }
 
 }  // namespace
