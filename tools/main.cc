@@ -3,8 +3,10 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <iostream>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <variant>
 
@@ -14,6 +16,7 @@
 #include "framework/base/printable.h"
 #include "framework/base/status_macros.h"
 #include "framework/comm/communicator.h"
+#include "framework/device/huge_pages.h"
 #include "layers/kernels/cpu/spin.h"
 #include "parallel/launch/launch.h"
 #include "parallel/watch/signals.h"
@@ -66,10 +69,21 @@ absl::Status AgreeOnCommand(World& world, const tools::CommandLine& line,
                 "; start all ranks with the same program and command")));
 }
 
+// Sets variables that libraries read before main, and restarts the process once
+// for them. If it cannot, the process continues without.
+void RestartWithVariables(char** argv) {
+  const bool spins = cpu::SpinBriefly();
+  if (!UseHugePagesFromRestart() && !spins) return;
+  std::error_code error;
+  const std::filesystem::path program =
+      std::filesystem::read_symlink("/proc/self/exe", error);
+  if (!error) execv(program.c_str(), argv);
+}
+
 }  // namespace
 
 int Main(int argc, char** argv, ModelList models) {
-  cpu::SpinBriefly(argv);
+  RestartWithVariables(argv);
   LetWritesFail();
   absl::StatusOr<World> world = StartWorld(&argc, &argv);
   if (!world.ok()) {

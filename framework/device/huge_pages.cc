@@ -22,4 +22,11 @@ void* AllocateInHugePages(int64_t bytes) {
   return memory;
 }
 
+bool UseHugePagesFromRestart() {
+  constexpr char kTunables[] = "GLIBC_TUNABLES";
+  if (std::getenv(kTunables) != nullptr) return false;
+  setenv(kTunables, "glibc.malloc.hugetlb=1", /*overwrite=*/0);
+  return true;
+}
+
 }  // namespace delink

@@ -19,4 +19,9 @@ HostMemory AllocateHugePages(int64_t bytes);
 // address space.
 void* AllocateInHugePages(int64_t bytes);
 
+// Makes malloc use huge pages. glibc reads the environment before main, so this
+// sets a variable for the process's restart. False: the environment sets
+// GLIBC_TUNABLES already, and nothing is changed.
+bool UseHugePagesFromRestart();
+
 }  // namespace delink

@@ -60,7 +60,8 @@ double PlaneBytes(const ParamStore& store, int slab, PlaneSet planes) {
 
 // Of a call that moves bytes alone, if the kernel was measured.
 std::optional<double> Priced(const RankOfStep& of, const Work& work) {
-  if (of.prices == nullptr || !of.prices->HasMeasured(work.kernel, work.dtype)) {
+  if (of.prices == nullptr ||
+      !of.prices->HasMeasured(work.kernel, work.dtype)) {
     return std::nullopt;
   }
   return of.prices->Seconds(work);

@@ -4,11 +4,10 @@
 namespace delink::cpu {
 
 // Makes waiting threads spin for a moment and then sleep. On a busy machine a
-// spinning thread takes the core from the thread that it waits for. If the
-// environment sets OMP_WAIT_POLICY, GOMP_SPINCOUNT, KMP_BLOCKTIME or
-// KMP_LIBRARY, nothing is changed. OpenMP reads these before main, so the
-// process restarts itself once with variables set; if it cannot, it continues
-// unchanged. Call it before all else in main, with its argv.
-void SpinBriefly(char** argv);
+// spinning thread takes the core from the thread that it waits for. OpenMP
+// reads the environment before main, so this sets variables for the process's
+// restart. False: the environment sets OMP_WAIT_POLICY, GOMP_SPINCOUNT,
+// KMP_BLOCKTIME or KMP_LIBRARY already, and nothing is changed.
+bool SpinBriefly();
 
 }  // namespace delink::cpu

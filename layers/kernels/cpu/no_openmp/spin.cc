@@ -2,6 +2,6 @@
 
 namespace delink::cpu {
 
-void SpinBriefly(char**) {}
+bool SpinBriefly() { return false; }
 
 }  // namespace delink::cpu

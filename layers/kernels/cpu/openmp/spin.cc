@@ -1,10 +1,7 @@
 #include "layers/kernels/cpu/spin.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
-#include <filesystem>
-#include <system_error>
+#include <initializer_list>
 
 namespace delink::cpu {
 namespace {
@@ -17,18 +14,14 @@ constexpr char kMilliseconds[] = "1";
 
 }  // namespace
 
-void SpinBriefly(char** argv) {
+bool SpinBriefly() {
   for (const char* name :
        {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME", "KMP_LIBRARY"}) {
-    if (std::getenv(name) != nullptr) return;
+    if (std::getenv(name) != nullptr) return false;
   }
-  // The loop above finds these, so the process does not restart again.
   setenv("GOMP_SPINCOUNT", kRounds, /*overwrite=*/0);
   setenv("KMP_BLOCKTIME", kMilliseconds, /*overwrite=*/0);
-  std::error_code error;
-  const std::filesystem::path program =
-      std::filesystem::read_symlink("/proc/self/exe", error);
-  if (!error) execv(program.c_str(), argv);
+  return true;
 }
 
 }  // namespace delink::cpu
