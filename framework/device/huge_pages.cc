@@ -11,14 +11,14 @@ HostMemory AllocateHugePages(int64_t bytes) {
 }
 
 void* AllocateInHugePages(int64_t bytes) {
-  const bool huge = bytes >= kHugePage;
-  const int64_t alignment = huge ? kHugePage : kAlignment;
-  void* const memory =
-      std::aligned_alloc(static_cast<size_t>(alignment),
-                         static_cast<size_t>(AlignUp(bytes, alignment)));
-  if (memory == nullptr || !huge) return memory;
-  const int64_t whole = bytes / kHugePage * kHugePage;
-  (void)madvise(memory, static_cast<size_t>(whole), MADV_HUGEPAGE);  // a hint
+  const auto alignment =
+      static_cast<size_t>(bytes < kHugePage ? kAlignment : kHugePage);
+  // The rest of the last huge page is for others: malloc may have touched it.
+  void* memory = nullptr;
+  const auto size = static_cast<size_t>(AlignUp(bytes));
+  if (posix_memalign(&memory, alignment, size) != 0) return nullptr;
+  const auto whole = static_cast<size_t>(bytes / kHugePage * kHugePage);
+  if (whole > 0) (void)madvise(memory, whole, MADV_HUGEPAGE);  // a hint
   return memory;
 }
 

@@ -20,8 +20,8 @@ namespace {
 
 using offload::KernelRate;
 
-// Operands rotate in this much memory: in a step, too, most of a
-// kernel's operands have left the caches.
+// Operands rotate in this much memory: in a step, too, most of a kernel's
+// operands have left the caches.
 constexpr int64_t kRotated = 128 * kMebibyte;
 constexpr int64_t kMostSets = 4096;
 constexpr double kSeconds = 0.01;
