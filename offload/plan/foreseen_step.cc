@@ -7,6 +7,7 @@
 
 #include "framework/base/at.h"
 #include "framework/base/check.h"
+#include "framework/base/rate.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/time/step_time.h"
 
@@ -14,9 +15,6 @@ namespace delink {
 namespace {
 
 using offload::WorkSeconds;
-
-// 0 if the rate is not known.
-double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
 // An update of this rank's elements: the gradient is read, state is read and
 // written, the weight is written, and read unless there is a whole master.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "framework/base/rate.h"
+
 namespace delink::offload {
 namespace {
 
@@ -78,8 +80,7 @@ KernelPrices::KernelPrices(const MachineRates& machine, int64_t ranks,
 }
 
 double KernelPrices::Measured::Seconds(double flops, double bytes) const {
-  return least + (flops > 0 ? flops / flops_per_s : 0) +
-         (bytes > 0 ? bytes / bytes_per_s : 0);
+  return least + Over(flops, flops_per_s) + Over(bytes, bytes_per_s);
 }
 
 bool KernelPrices::HasMeasured(std::string_view kernel, DType dtype) const {

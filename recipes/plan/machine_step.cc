@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/at.h"
 #include "framework/base/format_bytes.h"
+#include "framework/base/rate.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/time/step_time.h"
 #include "layers/kernels/cpu/threads.h"
@@ -194,8 +195,6 @@ std::vector<TierBytes> TiersOf(const PipelinePlan& plan) {
   }
   return tiers;
 }
-
-double Over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 
 void SetSaves(const SimulatedStage& stage, bool switches, MachineStep& step) {
   const PlannedMachine& planned = stage.machine;

@@ -4,11 +4,10 @@
 #include <map>
 
 #include "framework/base/at.h"
+#include "framework/base/rate.h"
 
 namespace delink {
 namespace {
-
-double Over(double bytes, double rate) { return rate > 0 ? bytes / rate : 0; }
 
 // Of a rank's line to other nodes.
 double RateBetween(const Network& network) {

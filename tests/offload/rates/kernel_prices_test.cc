@@ -100,6 +100,17 @@ TEST(KernelPrices, TeamsOfOtherSizesTakeTheNearest) {
               1e-8);
 }
 
+// A file need not have the bytes of products, nor the FLOPs of a call.
+TEST(KernelPrices, CallsMayLackAnAmount) {
+  MachineRates machine = Machine("cpu");
+  for (KernelRate& rate : machine.kernels) rate.read = rate.written = 0;
+  const KernelPrices prices(machine, 1, 1);
+  EXPECT_NEAR(prices.Seconds(Product(64, 64, 64)), 2 * 64 * 64 * 64 / 1e9,
+              1e-9);
+  // Between the two that were measured, which nothing tells apart.
+  EXPECT_NEAR(prices.Seconds(Moves(3e4)), std::sqrt(0.3e-3 * 7.5e-3), 1e-9);
+}
+
 TEST(KernelPrices, OtherCallsTakeTheirClassAndTheirBytes) {
   MachineRates machine = Machine("cuda");
   machine.kernels.clear();
