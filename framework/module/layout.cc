@@ -74,15 +74,20 @@ int Layout::StageOf(int layer) const {
   return At(options_.chunks, at - visited_.begin()) % mesh().pipeline;
 }
 
-Layout::Group Layout::MakeGroup(const std::set<int>& stages, int piece,
-                                AxisCut cut) const {
-  std::vector<int> group;
+// The ranks of these stages, by their piece of the cut.
+std::vector<Layout::Group> Layout::MakeGroups(const std::set<int>& stages,
+                                              AxisCut cut) const {
+  std::vector<std::vector<int>> ranks_of(static_cast<size_t>(cut.pieces));
   for (int rank = 0; rank < ranks(); ++rank) {
     const MeshPlace place = mesh().PlaceOf(rank);
     if (!stages.contains(place[Axis::kPipeline])) continue;
-    if (PieceOf(rank, cut) == piece) group.push_back(rank);
+    At(ranks_of, mesh().PieceAt(mesh().InStage(place), cut)).push_back(rank);
   }
-  return std::make_shared<const std::vector<int>>(std::move(group));
+  std::vector<Group> groups;
+  for (std::vector<int>& of : ranks_of) {
+    groups.push_back(std::make_shared<const std::vector<int>>(std::move(of)));
+  }
+  return groups;
 }
 
 // Cuts a slab into local slabs that all places of a stage have, that some have,
@@ -106,13 +111,13 @@ void Layout::CutSlab(int logical, Groups& groups) {
     program_slabs_.push_back({.logical = logical,
                               .first = static_cast<int>(local_slabs_.size()),
                               .cut = cut});
+    std::vector<Group>& pieces = groups[{stages, cut}];
+    if (pieces.empty()) pieces = MakeGroups(stages, cut);
     for (int i = 0; i < cut.pieces; ++i) {
       LocalSlab local = PieceOfSlab(logical, ways, i, way);
       local.slab.block = BlockSize(local.slab.elements, cut.pieces * share);
       local.first_cell = cells();
-      Group& group = groups[{stages, {i, cut}}];
-      if (group == nullptr) group = MakeGroup(stages, i, cut);
-      local.group = group;
+      local.group = At(pieces, i);
       NumberShards(local);
       local_slabs_.push_back(std::move(local));
     }

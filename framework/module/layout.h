@@ -207,9 +207,9 @@ class Layout {
  private:
   Layout() = default;
   using Group = std::shared_ptr<const std::vector<int>>;
-  // By the stages of the pipeline, and the piece of a cut.
+  // By the stages of the pipeline and a cut: of each piece.
   using Groups =
-      std::map<std::pair<std::set<int>, std::pair<int, AxisCut>>, Group>;
+      std::map<std::pair<std::set<int>, AxisCut>, std::vector<Group>>;
 
   int PieceOf(int rank, AxisCut cut) const {
     return mesh().PieceAt(mesh().InStage(mesh().PlaceOf(rank)), cut);
@@ -223,7 +223,7 @@ class Layout {
   using Way = std::pair<AxisCut, bool>;
   LocalSlab PieceOfSlab(int logical, const std::vector<std::set<Way>>& ways,
                         int i, const Way& way) const;
-  Group MakeGroup(const std::set<int>& stages, int piece, AxisCut cut) const;
+  std::vector<Group> MakeGroups(const std::set<int>& stages, AxisCut cut) const;
   void PlacePlanes();
   bool IsWhole(const LocalSlab& slab) const;
   bool IsOfOneStage(const Slab& slab) const;

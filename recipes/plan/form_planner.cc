@@ -7,8 +7,8 @@
 
 #include "framework/base/status_macros.h"
 #include "layers/kernels/cpu/threads.h"
-#include "recipes/plan/pipeline_plan.h"
 #include "recipes/run/dry_run/find_homes.h"
+#include "recipes/run/dry_run/pipeline_plan.h"
 #include "recipes/run/dry_run/switch_memory.h"
 #include "recipes/run/setup/prepare.h"
 

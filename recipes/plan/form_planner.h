@@ -9,11 +9,11 @@
 
 #include "absl/status/statusor.h"
 #include "offload/plan/find_place.h"
-#include "recipes/plan/machine_plan.h"
-#include "recipes/plan/machine_step.h"
 #include "recipes/plan/search_space.h"
 #include "recipes/run/dry_run/imagined_stage.h"
 #include "recipes/run/dry_run/known_rates.h"
+#include "recipes/run/dry_run/machine_step.h"
+#include "recipes/run/dry_run/planned_machine.h"
 #include "recipes/run/stage/stage_run.h"
 
 namespace delink {

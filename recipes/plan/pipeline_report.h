@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "nlohmann/json_fwd.hpp"
-#include "recipes/plan/pipeline_plan.h"
+#include "recipes/run/dry_run/pipeline_plan.h"
 
 namespace delink {
 

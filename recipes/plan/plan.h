@@ -18,11 +18,11 @@
 #include "framework/step/plan/memory.h"
 #include "framework/tensor/dtype.h"
 #include "recipes/models/model_list.h"
-#include "recipes/plan/machine_plan.h"
-#include "recipes/plan/machine_step.h"
 #include "recipes/plan/offload_plan.h"
-#include "recipes/plan/pipeline_plan.h"
 #include "recipes/plan/step_trace.h"
+#include "recipes/run/dry_run/machine_step.h"
+#include "recipes/run/dry_run/pipeline_plan.h"
+#include "recipes/run/dry_run/planned_machine.h"
 
 namespace delink {
 

@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
-#include "recipes/plan/machine_plan.h"
 #include "recipes/plan/plan.h"
+#include "recipes/run/dry_run/planned_machine.h"
 #include "recipes/schema/recipe.h"
 
 namespace delink {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/json.h"
+#include "recipes/plan/machine_report.h"
 #include "recipes/plan/offload_plan.h"
 #include "recipes/plan/pipeline_report.h"
 #include "recipes/plan/plan.h"

@@ -54,9 +54,9 @@
 #include "absl/status/statusor.h"
 #include "recipes/models/model_list.h"
 #include "recipes/plan/form_planner.h"
-#include "recipes/plan/machine_plan.h"
 #include "recipes/plan/plan.h"
 #include "recipes/plan/search_space.h"
+#include "recipes/run/dry_run/planned_machine.h"
 
 namespace delink {
 

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/format_bytes.h"
+#include "recipes/plan/machine_report.h"
 #include "recipes/plan/search.h"
 #include "recipes/schema/describe.h"
 

@@ -161,23 +161,18 @@ absl::Status StageSearcher::Plan(Candidate& of, FormPlanner& planner) {
 }
 
 // Whether any fits with few micro-batches, of those with the smallest
-// micro-batch and recomputed blocks: with zero 0, 1 and 3, the one of the least
-// bound each.
-absl::Status StageSearcher::TryLeanest(Mesh& mesh, StepBound& bound,
-                                       FormPlanner& planner) {
+// micro-batch and recomputed blocks: for each way to shard, the first.
+absl::Status StageSearcher::TryLeanest(Mesh& mesh, FormPlanner& planner) {
   std::map<std::pair<int64_t, int64_t>, size_t> leanest;
+  const auto micro_batch = [this](const Candidate& of) {
+    return cores_[of.core].form.micro_batch;
+  };
   for (size_t c = mesh.first; c < mesh.last; ++c) {
-    Candidate& of = candidates_[c];
+    const Candidate& of = candidates_[c];
     if (of.recompute != Recompute::kBlock) continue;
     if (of.zero == 2 || of.shard > 0) continue;
-    DELINK_ASSIGN_OR_RETURN(of.least, Least(of, bound));
-    of.exact = true;
     const auto [at, fresh] = leanest.try_emplace({of.zero, of.shard}, c);
-    const Candidate& other = candidates_[at->second];
-    const auto key = [&](const Candidate& each) {
-      return std::pair(cores_[each.core].form.micro_batch, each.least);
-    };
-    if (key(of) < key(other)) at->second = c;
+    if (micro_batch(of) < micro_batch(candidates_[at->second])) at->second = c;
   }
   mesh.tried = mesh.closed = true;
   for (const auto& [sharding, c] : leanest) {
@@ -223,13 +218,15 @@ absl::Status StageSearcher::SearchResident(StepBound& bound,
   };
   for (size_t c = 0; c < candidates_.size(); ++c) add(c);
   const auto spent = [&] { return planner.plans() >= options_.plans; };
+  int64_t tried = 0;  // layouts
   while (!queue.empty()) {
     const size_t c = queue.top().second;
     queue.pop();
     Candidate& of = candidates_[c];
     Mesh& mesh = meshes_[of.mesh];
     if (of.least < Tenth() && large() && !mesh.tried && !spent()) {
-      DELINK_RETURN_IF_ERROR(TryLeanest(mesh, bound, planner));
+      DELINK_RETURN_IF_ERROR(TryLeanest(mesh, planner));
+      Progress("tried layout", static_cast<size_t>(++tried), meshes_.size());
     }
     if (of.done) continue;
     if (of.least >= Tenth()) {

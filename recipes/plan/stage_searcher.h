@@ -60,7 +60,7 @@ class StageSearcher {
   double Tenth() const;
   bool NotNeeded(const Candidate& of) const;
   bool large() const;
-  absl::Status TryLeanest(Mesh& mesh, StepBound& bound, FormPlanner& planner);
+  absl::Status TryLeanest(Mesh& mesh, FormPlanner& planner);
   absl::Status Plan(Candidate& of, FormPlanner& planner);
   absl::Status PlanOwn(StageForm own, StepBound& bound, FormPlanner& planner);
   absl::Status SearchResident(StepBound& bound, FormPlanner& planner);

@@ -10,8 +10,8 @@
 #include "framework/step/proof/visit_meetings.h"
 #include "layers/ops/accumulate.h"
 #include "parallel/pipeline/cut_layers.h"
-#include "recipes/plan/machine_step.h"
-#include "recipes/plan/step_exchanges.h"
+#include "recipes/run/dry_run/machine_step.h"
+#include "recipes/run/dry_run/step_exchanges.h"
 #include "recipes/run/stage/nodes.h"
 
 namespace delink {

@@ -9,8 +9,8 @@
 #include "framework/module/mesh.h"
 #include "framework/step/plan/measure.h"
 #include "framework/step/time/network_time.h"
-#include "recipes/plan/machine_plan.h"
 #include "recipes/plan/search_space.h"
+#include "recipes/run/dry_run/planned_machine.h"
 #include "recipes/run/stage/stage_run.h"
 #include "recipes/schema/recipe.h"
 

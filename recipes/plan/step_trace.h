@@ -13,7 +13,7 @@
 #include "framework/module/mesh.h"
 #include "framework/step/time/lane_use.h"
 #include "framework/step/time/step_time.h"
-#include "recipes/plan/pipeline_plan.h"
+#include "recipes/run/dry_run/pipeline_plan.h"
 
 namespace delink {
 

@@ -226,17 +226,29 @@ MeasureOptions KeyOf(MeasureOptions options) {
   return options;
 }
 
-std::vector<LayerPlan> Measure(Sequential& model, const ParamRegistry& registry,
-                               const MeasureOptions& options) {
-  const std::unique_ptr<Device> device = NewMetaDevice(options.device);
-  // All layers of one of the ranks that may have other pieces of parameters.
+bool SameLayout(const MeasureOptions& a, const MeasureOptions& b) {
+  return a.visited == b.visited && a.mesh == b.mesh && a.sequence == b.sequence;
+}
+
+// For all layers of one of the ranks that may have other pieces of parameters.
+std::shared_ptr<const Layout> LayoutOf(const ParamRegistry& registry,
+                                       int blocks,
+                                       const MeasureOptions& options) {
   const Mesh& mesh = options.mesh;
-  Layout layout =
-      Layout::Create(registry, model.blocks(), {.visited = options.visited},
+  return std::make_shared<const Layout>(
+      Layout::Create(registry, blocks, {.visited = options.visited},
                      {.mesh = {.tensor = mesh.tensor,
                                .data = mesh.weight_places() / mesh.tensor,
                                .expert = mesh.expert},
-                      .sequence = options.sequence});
+                      .sequence = options.sequence}));
+}
+
+std::vector<LayerPlan> Measure(Sequential& model,
+                               std::shared_ptr<const Layout> layout,
+                               const MeasureOptions& options) {
+  const std::unique_ptr<Device> device = NewMetaDevice(options.device);
+  const Mesh& mesh = options.mesh;
+  const ParamRegistry& registry = layout->registry();
   absl::StatusOr<std::unique_ptr<ParamStore>> meta = ParamStore::Create(
       *device, std::move(layout), mesh.WeightPlaceOf(options.rank),
       {.dtype = options.dtype,
@@ -308,13 +320,20 @@ void ForEachCalls(
 std::vector<LayerPlan> MeasureLayers(Sequential& model,
                                      const ParamRegistry& registry,
                                      const MeasureOptions& options) {
-  if (options.known == nullptr) return Measure(model, registry, options);
+  if (options.known == nullptr) {
+    return Measure(model, LayoutOf(registry, model.blocks(), options), options);
+  }
   auto& all = options.known->all_;
   const MeasureOptions key = KeyOf(options);
   const auto known = std::ranges::find_if(
       all, [&key](const auto& of) { return of.first == key; });
   if (known != all.end()) return known->second;
-  all.emplace_back(key, Measure(model, registry, options));
+  // Many measurements in turn differ in the batch alone.
+  std::shared_ptr<const Layout>& layout = options.known->layout_;
+  if (all.empty() || !SameLayout(all.back().first, key)) {
+    layout = LayoutOf(registry, model.blocks(), options);
+  }
+  all.emplace_back(key, Measure(model, layout, options));
   return all.back().second;
 }
 

@@ -138,6 +138,7 @@ class MeasuredLayers {
   friend std::vector<LayerPlan> MeasureLayers(Sequential&, const ParamRegistry&,
                                               const MeasureOptions&);
   std::vector<std::pair<MeasureOptions, std::vector<LayerPlan>>> all_;
+  std::shared_ptr<const Layout> layout_;  // of the last
 };
 
 }  // namespace delink

@@ -50,6 +50,7 @@ struct Cost {
   double inside = 0, between = 0;
   // The part, from its begin on, in which nothing else runs on this rank.
   double cores = 0;
+  friend bool operator==(const Cost&, const Cost&) = default;
 };
 // By rank and the instruction's index.
 using Costs = std::function<Cost(const RankProgram& rank, int32_t index)>;

@@ -50,7 +50,7 @@ std::vector<StepsTimed::LaneTime> StepCheck::LaneTimes() const {
   Trace* const trace = run_->own_trace();
   if (trace == nullptr) return times;
   std::array<double, kLanes> planned{};
-  for (const LaneUse& use : planned_->lanes.uses) {
+  for (const LaneUse& use : planned_->lanes) {
     At(planned, use.lane) = use.busy;
   }
   const std::array<double, kLanes> measured = BusyLanes(*trace);

@@ -1,6 +1,4 @@
 // Plans for the machine of a file.
-#include "recipes/plan/machine_plan.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "recipes/plan/plan.h"
+#include "recipes/run/dry_run/planned_machine.h"
 #include "recipes/schema/machine_file.h"
 #include "tests/testing/cpu_rates.h"
 #include "tests/testing/source_path.h"

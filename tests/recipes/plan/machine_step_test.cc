@@ -1,6 +1,6 @@
 // The simulated step on the machine of a file: how it moves with the machine,
 // and its trace.
-#include "recipes/plan/machine_step.h"
+#include "recipes/run/dry_run/machine_step.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

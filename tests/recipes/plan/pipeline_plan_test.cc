@@ -1,6 +1,6 @@
 // Plans of pipelines against their ranks: each makes its part on a device that
 // does allocate.
-#include "recipes/plan/pipeline_plan.h"
+#include "recipes/run/dry_run/pipeline_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -25,10 +25,12 @@ class StepCheck : public ::testing::Test {
                   "stage.0.until.steps=102",
                   "run.checkpoint_every=205"};
   }
-  static void StoreRates(double flops) {
-    ASSERT_TRUE(WriteMachine(CpuRates(flops, 1e9, 1e12),
-                             *offload::DefaultMachineRatesPath())
-                    .ok());
+  static void StoreRates(double flops, double latency = 0) {
+    offload::MachineRates rates = CpuRates(flops, 1e9, 1e12);
+    if (latency > 0) {
+      rates.inside = {.latency = latency, .bytes_per_s = 1e12};
+    }
+    ASSERT_TRUE(WriteMachine(rates, *offload::DefaultMachineRatesPath()).ok());
   }
   std::vector<nlohmann::json> Timed(const std::string& out) const {
     std::vector<nlohmann::json> timed;
@@ -63,6 +65,15 @@ TEST_F(StepCheck, SaysAfterAHundredStepsOfEachStage) {
     EXPECT_LT(compute["measured"], 10 * row["step_seconds"].get<double>());
   }
   runs_.ExpectSameBits("unknown", "slow", 205);
+}
+
+// As `delink plan --machine` does.
+TEST_F(StepCheck, PlansExchangesBetweenRanks) {
+  StoreRates(1e15, 0.5);
+  runs_.Go({.ranks = 2, .sets = {"run.micro_batch=1"}, .out = "exchanges"});
+  const std::vector<nlohmann::json> timed = Timed("exchanges");
+  ASSERT_EQ(timed.size(), 2);
+  EXPECT_GT(timed[1]["planned_step_seconds"], 0.5);
 }
 
 TEST_F(StepCheck, LeavesAUsersTraceAlone) {

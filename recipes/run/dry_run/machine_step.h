@@ -19,11 +19,11 @@
 #include "absl/status/statusor.h"
 #include "framework/module/layout.h"
 #include "framework/step/time/critical_path.h"
+#include "framework/step/time/lane_use.h"
 #include "framework/step/time/network_time.h"
-#include "nlohmann/json_fwd.hpp"
-#include "recipes/plan/machine_plan.h"
-#include "recipes/plan/pipeline_plan.h"
-#include "recipes/plan/simulated_trace.h"
+#include "recipes/run/dry_run/pipeline_plan.h"
+#include "recipes/run/dry_run/planned_machine.h"
+#include "recipes/run/dry_run/simulated_trace.h"
 
 namespace delink {
 
@@ -40,6 +40,7 @@ struct MachineStep {
   // ranks would do in its time at the rate of the largest products.
   double utilization = 0;
   CriticalPath path;
+  std::vector<LaneUse> lanes;    // of rank 0
   std::vector<TierBytes> tiers;  // a kind of rank once
   int64_t steps = 0;
   // A run waits for its checkpoints, which all ranks of a node write to its
@@ -78,16 +79,9 @@ struct SimulatedStage {
   int64_t begin = 0;              // steps before
   SimulatedTrace* trace = nullptr;
 };
-// Sets seconds, path, tiers and what a save and a switch take; `switches`:
-// whether there is a switch.
+// Sets seconds, path, lanes, tiers and what a save and a switch take;
+// `switches`: whether there is a switch.
 absl::StatusOr<MachineStep> SimulateStep(const SimulatedStage& stage,
                                          bool switches);
-
-// The critical path: "63.2% products, 20.1% waiting for the pipeline".
-std::string PathText(const MachineStep& step);
-std::string StepText(const PlannedMachine& machine, const MachineStep& step);
-// Adds to the JSON of a stage.
-void AddStep(const PlannedMachine& machine, const MachineStep& step,
-             nlohmann::ordered_json& json);
 
 }  // namespace delink

@@ -1,4 +1,4 @@
-#include "recipes/plan/step_exchanges.h"
+#include "recipes/run/dry_run/step_exchanges.h"
 
 #include <algorithm>
 #include <utility>

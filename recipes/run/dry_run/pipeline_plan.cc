@@ -1,4 +1,4 @@
-#include "recipes/plan/pipeline_plan.h"
+#include "recipes/run/dry_run/pipeline_plan.h"
 
 #include <algorithm>
 #include <map>

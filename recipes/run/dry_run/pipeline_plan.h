@@ -15,10 +15,10 @@
 #include "framework/step/time/step_time.h"
 #include "framework/step/time/trace.h"
 #include "offload/rates/kernel_prices.h"
-#include "recipes/plan/step_exchanges.h"
 #include "recipes/record/pipeline_table.h"
 #include "recipes/run/dry_run/imagined_stage.h"
 #include "recipes/run/dry_run/known_rates.h"
+#include "recipes/run/dry_run/step_exchanges.h"
 
 namespace delink {
 

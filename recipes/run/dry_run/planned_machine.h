@@ -1,4 +1,4 @@
-// The machine of a file (recipes/schema/machine_file.h) that a plan is for.
+// A machine of a file (recipes/schema/machine_file.h), and the ranks on it.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,6 @@
 
 #include "absl/status/statusor.h"
 #include "framework/tensor/dtype.h"
-#include "nlohmann/json_fwd.hpp"
 #include "offload/rates/machine_rates.h"
 #include "recipes/schema/recipe.h"
 
@@ -29,9 +28,7 @@ absl::StatusOr<PlannedMachine> PlaceOnMachine(
     const std::string& path, const offload::MachineRates& machine,
     RunConfig::Device device, int64_t ranks, int64_t ranks_per_node);
 
-// What the machine has, and whether a rank that takes `bytes` of its device
-// fits.
-std::string MachineText(const PlannedMachine& planned, int64_t bytes);
-nlohmann::ordered_json ToJson(const PlannedMachine& planned, int64_t bytes);
+// "64 node(s) of 8 device(s), cuda 'NVIDIA H100 80GB HBM3' of 78.0 GiB"
+std::string DevicesText(const offload::MachineRates& machine);
 
 }  // namespace delink

@@ -1,4 +1,4 @@
-#include "recipes/plan/simulated_trace.h"
+#include "recipes/run/dry_run/simulated_trace.h"
 
 #include <algorithm>
 #include <cerrno>

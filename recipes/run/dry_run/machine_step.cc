@@ -1,28 +1,23 @@
-#include "recipes/plan/machine_step.h"
+#include "recipes/run/dry_run/machine_step.h"
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
 #include "framework/base/at.h"
 #include "framework/base/format_bytes.h"
 #include "framework/base/rate.h"
 #include "framework/base/status_macros.h"
 #include "framework/step/time/step_time.h"
 #include "layers/kernels/cpu/threads.h"
-#include "recipes/record/progress.h"
 
 namespace delink {
 namespace {
 
 using Among = StepExchange::Among;
 
-constexpr double kLeastShown = 0.05;  // percent
 constexpr double kDay = 86400, kHour = 3600, kKilo = 1e3;
 
 // What an instruction does on its own beside products, in words.
@@ -84,6 +79,18 @@ class StageCosts {
   }
 
   Cost Of(int rank, int32_t index) const { return At(At(costs_, rank), index); }
+
+  // Whether ranks of a pipeline stage have equal costs: columns then take equal
+  // times, so that one stands for all.
+  bool ColumnsAreAlike(const std::vector<Column>& columns) const {
+    return std::ranges::all_of(columns, [&](const Column& column) {
+      return std::ranges::equal(
+          column, columns.front(),
+          [&](const RankProgram& rank, const RankProgram& first) {
+            return At(costs_, rank.rank) == At(costs_, first.rank);
+          });
+    });
+  }
 
   TimeParts PartsOf(int rank, int32_t index) {
     const offload::WorkSeconds own = OwnSeconds(rank, index);
@@ -246,9 +253,11 @@ MachineUse UseOf(const PlannedMachine& planned, double seconds) {
 
 absl::StatusOr<MachineStep> SimulateStep(const SimulatedStage& stage,
                                          bool switches) {
-  const std::vector<Column> columns =
-      ColumnsOf(stage.plan, stage.layout.mesh());
+  std::vector<Column> columns = ColumnsOf(stage.plan, stage.layout.mesh());
   StageCosts costs(stage);
+  if (stage.trace == nullptr && costs.ColumnsAreAlike(columns)) {
+    columns.resize(1);
+  }
   DELINK_ASSIGN_OR_RETURN(const StepTime time,
                           TimeStep(
                               columns,
@@ -262,6 +271,8 @@ absl::StatusOr<MachineStep> SimulateStep(const SimulatedStage& stage,
                        [&costs](const RankProgram& rank, int32_t index) {
                          return costs.PartsOf(rank.rank, index);
                        }),
+                   .lanes = UseOfLanes(*columns[0][0].program, time,
+                                       /*rank=*/0, /*columns=*/1),
                    .tiers = TiersOf(stage.plan)};
   SetSaves(stage, switches, step);
   if (stage.trace != nullptr) {
@@ -272,72 +283,6 @@ absl::StatusOr<MachineStep> SimulateStep(const SimulatedStage& stage,
     stage.trace->Add(columns, time.times, entries, stage.begin + 1);
   }
   return step;
-}
-
-std::string PathText(const MachineStep& step) {
-  std::vector<std::string> parts;
-  for (const auto& [word, seconds] : step.path.parts) {
-    const double percent = 100 * seconds / step.seconds;
-    if (percent >= kLeastShown) {
-      parts.push_back(absl::StrFormat("%.1f%% %s", percent, word));
-    }
-  }
-  return absl::StrJoin(parts, ", ");
-}
-
-std::string StepText(const PlannedMachine& machine, const MachineStep& step) {
-  std::string text = absl::StrFormat(
-      "  simulated: %.4g s a step, %.4g tokens/s, utilisation %.1f%% (FLOPs of "
-      "the model without recomputation / (seconds x %d ranks x FLOP/s of large "
-      "products))\n",
-      step.seconds, step.tokens_per_second, 100 * step.utilization,
-      machine.ranks);
-  absl::StrAppend(&text, "  critical path, of rank ", step.path.rank, ": ",
-                  PathText(step), "\n");
-  for (const TierBytes& of : step.tiers) {
-    absl::StrAppendFormat(
-        &text,
-        "  heaviest rank %d: %s of its device, %s of host "
-        "memory, %s of disk a checkpoint\n",
-        of.rank, FormatBytes(of.device), FormatBytes(of.host),
-        FormatBytes(step.save_bytes / machine.ranks_per_node));
-  }
-  absl::StrAppendFormat(
-      &text, "  %d steps take %s", step.steps,
-      FormatSeconds(static_cast<double>(step.steps) * step.seconds));
-  if (step.save_seconds > 0) {
-    absl::StrAppendFormat(&text, ", %d checkpoints %s each (%s a node)",
-                          step.saves, FormatSeconds(step.save_seconds),
-                          FormatBytes(step.save_bytes));
-  }
-  if (step.switch_bytes > 0) {
-    absl::StrAppendFormat(&text, ", the switch into it %s (%s a rank)",
-                          FormatSeconds(step.switch_seconds),
-                          FormatBytes(step.switch_bytes));
-  }
-  return text + "\n";
-}
-
-void AddStep(const PlannedMachine& machine, const MachineStep& step,
-             nlohmann::ordered_json& json) {
-  json["seconds_per_step"] = step.seconds;
-  json["tokens_per_second"] = step.tokens_per_second;
-  json["utilization"] = step.utilization;
-  json["critical_path"] = nlohmann::ordered_json::object();
-  for (const auto& [word, seconds] : step.path.parts) {
-    json["critical_path"][word] = seconds;
-  }
-  json["critical_rank"] = step.path.rank;
-  for (const TierBytes& of : step.tiers) {
-    json["heaviest_ranks"].push_back(
-        {{"rank", of.rank}, {"device", of.device}, {"host", of.host}});
-  }
-  json["saves"] = {{"count", step.saves},
-                   {"bytes_of_node", step.save_bytes},
-                   {"seconds_each", step.save_seconds}};
-  json["switch"] = {{"bytes_of_rank", step.switch_bytes},
-                    {"seconds", step.switch_seconds}};
-  json["days"] = UseOf(machine, step.run_seconds()).days;
 }
 
 }  // namespace delink
