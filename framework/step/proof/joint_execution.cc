@@ -203,8 +203,8 @@ class JointExecution {
   bool SharesWay(const Waiting& at) const {
     if (costs_ == nullptr) return false;
     const Instruction& of = InstructionAt(at);
-    if (IsTransfer(of) || IsOverBus(of.lane)) return true;
-    bool shares = false;
+    if (IsTransfer(of)) return true;
+    bool shares = IsOverBus(of.lane) && CostOf(at).busy > 0;
     ForEachMember(at, [&](const Waiting& member) {
       const Cost cost = CostOf(member);
       shares = shares || cost.inside > 0 || cost.between > 0 || cost.cores > 0;
@@ -224,7 +224,8 @@ class JointExecution {
     const Instruction& of = InstructionAt(at);
     if (IsOverBus(of.lane)) {
       const WayOf way = IsToDevice(of.lane) ? WayOf::kToDevice : WayOf::kToHost;
-      visit(ways_[{at.rank, way}], CostOf(at).busy, at);
+      const double busy = CostOf(at).busy;
+      if (busy > 0) visit(ways_[{at.rank, way}], busy, at);
     } else if (IsTransfer(of)) {
       visit(ways_[{at.rank, WayOf::kSends}], CostOf(at).busy, at);
     }

@@ -42,7 +42,8 @@ struct Cost {
   double time = 0;
   // The part of it, from its begin on, in which nothing else uses the same way:
   // for a kSend or kRecv all that its sender sends so, for a copy over the
-  // rank's bus in its direction.
+  // rank's bus in its direction. A copy that is busy for no time does not wait
+  // for the bus.
   double busy = 0;
   // The parts, from its begin on, in which nothing else uses this rank's line
   // to ranks of its node, and that to other nodes. An instruction begins when

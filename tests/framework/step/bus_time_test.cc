@@ -176,6 +176,18 @@ TEST(BusTimeTest, WeightsComeUnderTheLayerBefore) {
   EXPECT_EQ(UsesOf(program, *time).at(Lane::kIn), (Use{6 * 2, 6 * 2}));
 }
 
+// Fetch(1), in another lane, has the bus until 6.
+TEST(BusTimeTest, MemoryForACopyIsTakenWithoutTheBus) {
+  const Program program = MiddleOnHost();
+  const StepTime time = Time(program, {.bytes_per_second = 1}, 3);
+  std::map<std::string, double> ends;
+  for (size_t i = 0; i < program.instructions.size(); ++i) {
+    ends[ToString(program.instructions[i])] = time.times.first[0][i].end;
+  }
+  EXPECT_EQ(ends.at("Fetch(1)"), 6);
+  EXPECT_EQ(ends.at("Take(1)g"), 0);
+}
+
 TEST(BusTimeTest, APictureSaysWhatTakesMostOfAColumn) {
   const Program program = MiddleOnHost();
   const StepTime time = Time(program, {.bytes_per_second = 1}, 3);

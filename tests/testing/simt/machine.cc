@@ -1,6 +1,7 @@
 #include "tests/testing/simt/machine.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <utility>
 
@@ -23,6 +24,11 @@ void Join(StreamClock& clock, const StreamClock& other) {
   for (size_t i = 0; i < other.size(); ++i) {
     clock[i] = std::max(clock[i], other[i]);
   }
+}
+
+int64_t HostClock() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::nanoseconds(now).count();
 }
 
 uint64_t At(const StreamClock& clock, int slot) {
@@ -51,6 +57,18 @@ Machine& TheMachine() {
   return *machine;
 }
 
+void Machine::Restart(const Options& options) {
+  options_ = options;
+  random_.seed(options.seed);
+  host_time_ = 0;
+  free_ = {};
+  for (const auto& stream : streams_) {
+    if (stream == nullptr) continue;
+    stream->time = 0;
+    if (stream->last != nullptr) stream->last->time = 0;
+  }
+}
+
 CUstream_st* Machine::NewStream(bool blocking) {
   if (free_slots_.empty()) {
     free_slots_.push_back(static_cast<int>(streams_.size()));
@@ -62,6 +80,7 @@ CUstream_st* Machine::NewStream(bool blocking) {
   auto stream = std::make_unique<CUstream_st>();
   stream->slot = slot;
   stream->blocking = blocking;
+  stream->made = ++streams_made_;
   const uint64_t number = At(host_clock_, slot);
   stream->issued = stream->done = stream->forgotten = number;
   streams_[Index(slot)] = std::move(stream);
@@ -87,21 +106,17 @@ CUstream_st* Machine::Find(cudaStream_t stream) {
 }
 
 std::shared_ptr<Mark> Machine::Enqueue(CUstream_st* stream, Work work) {
-  const auto last = [](const CUstream_st& other) {
-    auto mark = std::make_shared<Mark>();
-    mark->slot = other.slot;
-    mark->number = other.issued;
-    mark->clock = other.clock;
-    return mark;
+  const auto wait_for = [&](const CUstream_st& other) {
+    if (other.last != nullptr) work.after.push_back(other.last);
   };
   if (stream->slot == 0) {
     for (const auto& other : streams_) {
       if (other != nullptr && other->slot != 0 && other->blocking) {
-        work.after.push_back(last(*other));
+        wait_for(*other);
       }
     }
   } else if (stream->blocking) {
-    work.after.push_back(last(*streams_[0]));
+    wait_for(*streams_[0]);
   }
   for (const auto& mark : work.after) Join(stream->clock, mark->clock);
   Join(stream->clock, host_clock_);
@@ -109,9 +124,20 @@ std::shared_ptr<Mark> Machine::Enqueue(CUstream_st* stream, Work work) {
     stream->clock.resize(Index(stream->slot) + 1, 0);
   }
   stream->clock[Index(stream->slot)] = ++stream->issued;
-  work.clock = stream->clock;
+  stream->last = std::make_shared<Mark>(Mark{
+      .slot = stream->slot, .number = stream->issued, .clock = stream->clock});
+  work.end = stream->last;
+  if (options_.nanoseconds != nullptr) {
+    work.given = host_time_;
+    work.takes = options_.nanoseconds({.name = work.name,
+                                       .blocks = work.blocks,
+                                       .bytes = work.bytes,
+                                       .way = work.way});
+    if (work.takes == 0) work.way = Way::kNone;
+  }
+  given_ = true;
   stream->queue.push_back(std::move(work));
-  return last(*stream);
+  return stream->last;
 }
 
 bool Machine::IsDone(const Mark& mark) const {
@@ -145,13 +171,34 @@ void Machine::RunOne() {
     if (stream != nullptr && CanRun(*stream)) ready.push_back(stream.get());
   }
   if (ready.empty()) Report("no stream can go on");
-  Run(*ready[random_() % ready.size()]);
+  if (options_.nanoseconds == nullptr) {
+    Run(*ready[random_() % ready.size()]);
+    return;
+  }
+  CUstream_st& first =
+      **std::ranges::min_element(ready, {}, [&](const CUstream_st* one) {
+        return std::pair(ReadyAt(*one), one->made);
+      });
+  Way way = Way::kNone;
+  do {
+    way = first.queue.front().way;
+    Run(first);
+  } while (way != Way::kNone && CanRun(first) &&
+           first.queue.front().way == way);
+}
+
+int64_t Machine::ReadyAt(const CUstream_st& stream) const {
+  const Work& work = stream.queue.front();
+  int64_t time = std::max(stream.time, work.given);
+  for (const auto& mark : work.after) time = std::max(time, mark->time);
+  return time;
 }
 
 void Machine::Run(CUstream_st& stream) {
+  int64_t begin = ReadyAt(stream);
   Work work = std::move(stream.queue.front());
   stream.queue.pop_front();
-  running_ = std::move(work.clock);
+  running_ = work.end->clock;
   const uint64_t time = BeginWork(Known(running_));
   g_now.report_uninitialised = options_.report_uninitialised;
   past_.push_back({time, stream.slot, stream.done + 1});
@@ -159,6 +206,14 @@ void Machine::Run(CUstream_st& stream) {
   if (work.by_host) memory_.Close();
   work.run();
   if (work.by_host) memory_.Open();
+  if (work.way != Way::kNone) {
+    int64_t& free = free_[static_cast<size_t>(work.way)];
+    begin = std::max(begin, free);
+    free = begin + work.takes;
+  }
+  stream.time =
+      options_.nanoseconds != nullptr ? begin + work.takes : HostClock();
+  work.end->time = stream.time;
   ++stream.done;
 }
 
@@ -201,7 +256,9 @@ void Machine::WaitFor(CUstream_st* stream) {
 void Machine::WaitForAll() {
   RunUntil([&] { return IsIdle(); });
   for (const auto& stream : streams_) {
-    if (stream != nullptr) Join(host_clock_, stream->clock);
+    if (stream == nullptr) continue;
+    Join(host_clock_, stream->clock);
+    HostIsAt(stream->time);
   }
   ForgetPast();
 }
@@ -225,7 +282,8 @@ void Machine::ForgetPast() {
 }
 
 void Machine::DoSome() {
-  if (IsIdle()) return;
+  const bool waits = !std::exchange(given_, false);
+  if (IsIdle() || (options_.nanoseconds != nullptr && !waits)) return;
   memory_.Open();
   for (uint64_t left = 1 + random_() % kMostAtOnce; left > 0 && !IsIdle();
        --left) {

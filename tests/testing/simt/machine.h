@@ -6,7 +6,8 @@
 
 #include <driver_types.h>
 
-#include <chrono>
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -30,8 +31,7 @@ struct Mark {
   int slot = 0;
   uint64_t number = 0;  // of the work in its stream
   StreamClock clock;
-  // When it was reached; null where nobody will ask.
-  std::shared_ptr<std::chrono::steady_clock::time_point> time;
+  int64_t time = 0;  // when it was reached, in nanoseconds
 };
 
 struct Work {
@@ -40,7 +40,11 @@ struct Work {
   bool by_host = false;  // may not touch the device's memory
   // Other streams' work that must be done before.
   std::vector<std::shared_ptr<const Mark>> after;
-  StreamClock clock{};
+  int64_t blocks = 0, bytes = 0;  // as Operation's
+  Way way = Way::kNone;
+  std::shared_ptr<Mark> end{};
+  // By the device's own clock: not before, and for how long.
+  int64_t given = 0, takes = 0;
 };
 
 }  // namespace delink::simt
@@ -48,10 +52,13 @@ struct Work {
 struct CUstream_st {
   int slot;
   bool blocking;  // waits for the null stream, and the null stream for it
+  int64_t made;   // number of the stream, over all of the process
   std::deque<delink::simt::Work> queue;
   uint64_t issued = 0;
   uint64_t done = 0;
   delink::simt::StreamClock clock;
+  std::shared_ptr<delink::simt::Mark> last;  // behind all that it was given
+  int64_t time = 0;                          // when the last of `done` ended
   // When each piece of work began that is not known to be over, the first being
   // of number `forgotten` + 1.
   std::vector<uint64_t> begun;
@@ -78,7 +85,7 @@ class Machine {
   int64_t& kernels_run() { return kernels_run_; }
   int64_t& resources_made() { return resources_made_; }
   uint64_t Random() { return random_(); }
-  void Seed(uint64_t seed) { random_.seed(seed); }
+  void Restart(const Options& options);
 
   // What follows is called with the lock held.
 
@@ -94,6 +101,8 @@ class Machine {
   void WaitFor(const Mark& mark);
   void WaitFor(CUstream_st* stream);
   void WaitForAll();
+  // What is given from here on begins no earlier, by the device's own clock.
+  void HostIsAt(int64_t time) { host_time_ = std::max(host_time_, time); }
   // One piece of work of any stream; for those who only ask.
   void DoSome();
 
@@ -112,6 +121,7 @@ class Machine {
   // Until `done`; false where there was nothing to do.
   void RunUntil(const std::function<bool()>& done);
   void RunOne();
+  int64_t ReadyAt(const CUstream_st& stream) const;
   void Run(CUstream_st& stream);
   uint64_t Known(const StreamClock& clock) const;
   void ForgetPast();
@@ -126,6 +136,10 @@ class Machine {
   StreamClock host_clock_;  // what the host has waited for
   std::vector<Past> past_;
   StreamClock running_;  // of the work that runs now
+  int64_t host_time_ = 0;
+  std::array<int64_t, 3> free_ = {};  // by way
+  bool given_ = false;                // since the host has asked
+  int64_t streams_made_ = 0;
   int64_t kernels_run_ = 0;
   int64_t resources_made_ = 0;
 };

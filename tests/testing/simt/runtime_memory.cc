@@ -22,6 +22,7 @@ using delink::simt::Machine;
 using delink::simt::Memory;
 using delink::simt::Ready;
 using delink::simt::TheMachine;
+using delink::simt::Way;
 
 uintptr_t Number(const void* address) {
   return reinterpret_cast<uintptr_t>(address);
@@ -85,7 +86,14 @@ cudaError_t EnqueueCopy(CUstream_st* stream, void* to, const void* from,
     run = [=] { Copy(to, staged->data(), count); };
   }
   if (PlaceOf(to) == Place::kPageable) std::memset(to, 0xFF, bytes);
-  TheMachine().Enqueue(stream, {.name = "copy", .run = std::move(run)});
+  const bool to_device = PlaceOf(to) == Place::kDevice;
+  const bool from_device = PlaceOf(from) == Place::kDevice;
+  TheMachine().Enqueue(stream, {.name = "copy",
+                                .run = std::move(run),
+                                .bytes = count,
+                                .way = to_device == from_device ? Way::kNone
+                                       : to_device              ? Way::kToDevice
+                                                   : Way::kToHost});
   return cudaSuccess;
 }
 

@@ -1,7 +1,7 @@
 // The CUDA runtime's streams and events, on the emulated device.
 #include <cuda_runtime_api.h>
 
-#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <utility>
 
@@ -72,6 +72,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return WithStream(stream, [](Machine& machine, CUstream_st* found) {
     machine.WaitFor(found);
+    machine.HostIsAt(found->time);
     return cudaSuccess;
   });
 }
@@ -134,18 +135,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (event == nullptr) return Fail(cudaErrorInvalidResourceHandle);
   return WithStream(stream, [&](Machine& machine, CUstream_st* found) {
-    auto time = std::make_shared<std::chrono::steady_clock::time_point>();
-    event->mark = machine.Enqueue(
-        found, {.name = "event",
-                .run = [time] { *time = std::chrono::steady_clock::now(); }});
-    event->mark->time = std::move(time);
+    event->mark = machine.Enqueue(found, {.name = "event", .run = [] {}});
     return cudaSuccess;
   });
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return WithEvent(event, [&](Machine& machine) {
-    if (event->mark != nullptr) machine.WaitFor(*event->mark);
+    if (event->mark == nullptr) return cudaSuccess;
+    machine.WaitFor(*event->mark);
+    machine.HostIsAt(event->mark->time);
     return cudaSuccess;
   });
 }
@@ -171,9 +170,8 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin,
     if (!machine.IsDone(*begin->mark) || !machine.IsDone(*end->mark)) {
       return Fail(cudaErrorNotReady);
     }
-    *milliseconds = std::chrono::duration<float, std::milli>(*end->mark->time -
-                                                             *begin->mark->time)
-                        .count();
+    const int64_t nanoseconds = end->mark->time - begin->mark->time;
+    *milliseconds = static_cast<float>(1e-6 * static_cast<double>(nanoseconds));
     return cudaSuccess;
   });
 }

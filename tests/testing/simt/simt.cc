@@ -10,21 +10,12 @@
 #include "tests/testing/simt/shadow.h"
 
 namespace delink::simt {
-namespace {
-
-void Apply(const Options& options) {
-  Machine& machine = TheMachine();
-  machine.options() = options;
-  machine.Seed(options.seed);
-}
-
-}  // namespace
 
 ScopedOptions::ScopedOptions(const Options& options)
     : before_(CurrentOptions()) {
-  Apply(options);
+  TheMachine().Restart(options);
 }
-ScopedOptions::~ScopedOptions() { Apply(before_); }
+ScopedOptions::~ScopedOptions() { TheMachine().Restart(before_); }
 
 const Options& CurrentOptions() { return TheMachine().options(); }
 
@@ -68,7 +59,10 @@ void LaunchKernel(cudaStream_t stream, const KernelLaunch& launch) {
                .closure_bytes = launch.closure_bytes},
               machine.Random());
   };
-  machine.Enqueue(found, {.name = "kernel", .run = std::move(run)});
+  const dim3& grid = launch.grid;
+  machine.Enqueue(found, {.name = "kernel",
+                          .run = std::move(run),
+                          .blocks = int64_t{grid.x} * grid.y * grid.z});
 }
 
 }  // namespace delink::simt

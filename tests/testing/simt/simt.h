@@ -14,8 +14,20 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace delink::simt {
+
+// Which way a copy has over the bus to the host, if it has one.
+enum class Way : uint8_t { kNone, kToDevice, kToHost };
+
+// A piece of work that a stream is given.
+struct Operation {
+  std::string_view name;  // as of Enqueue; "kernel", "copy" and others
+  int64_t blocks = 0;     // of a kernel
+  int64_t bytes = 0;      // of a copy between host and device
+  Way way = Way::kNone;
+};
 
 struct Options {
   // Of the order in which streams, and the blocks of a kernel, get their turn.
@@ -30,6 +42,16 @@ struct Options {
   bool memory_pools = true;
   // Kernels may not read memory of the device that nothing has written.
   bool report_uninitialised = true;
+  // Gives the device a clock of its own: how many nanoseconds work takes. The
+  // order of work is then that of this clock, not of the seed, and so are the
+  // times of events. Work begins when the work before it in its stream and all
+  // that it waits for have ended, and not before the end of what the host has
+  // waited for. Each way over the bus does one copy at a time, the one that was
+  // ready first, of several that of the stream made first; copies that directly
+  // follow each other in a stream count as one, and those that take no time
+  // need no way. The host takes no time: while it only asks (queries), work
+  // begins when it asks again without having given any in between.
+  std::function<int64_t(const Operation&)> nanoseconds = nullptr;
 };
 
 // Holds from construction to destruction; every stream must be idle at both.

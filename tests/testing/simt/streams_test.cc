@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
@@ -237,6 +238,50 @@ TEST_F(StreamsTest, EventsTakeTheTimeWhenTheyAreReached) {
     EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
   }
   (void)cudaGetLastError();
+}
+
+// Two copies to the device and one back, a kernel between two of them, and work
+// after the host has waited.
+TEST_F(StreamsTest, AClockOfTheDeviceCountsWhatWorkTakes) {
+  simt::Options options = simt::CurrentOptions();
+  options.nanoseconds = [](const simt::Operation& of) {
+    if (of.way != simt::Way::kNone) return of.bytes;
+    return of.name == "kernel" ? 1000 * of.blocks : 0;
+  };
+  float* const a = Take<float>(kSize);
+  float* const b = Take<float>(kSize);
+  void* pinned = nullptr;
+  ASSERT_EQ(cudaHostAlloc(&pinned, 8 * kSize, cudaHostAllocDefault),
+            cudaSuccess);
+  std::fill_n(static_cast<float*>(pinned), 2 * kSize, 1.0F);
+  const simt::ScopedOptions scoped(options);
+  std::vector<std::unique_ptr<Event>> events;
+  const auto record = [&](Stream& stream) {
+    events.push_back(device_->NewTimingEvent());
+    stream.Record(*events.back());
+  };
+  record(*stream_);
+  device_->CopyFromHost(*stream_, a, pinned, 4 * kSize);
+  record(*stream_);  // 256
+  Scale(*stream_, a, a, 2, kSize);
+  record(*stream_);  // 256 + 1000
+  device_->CopyFromHost(*other_, b, pinned, 4 * kSize);
+  record(*other_);  // behind the first copy: 512
+  device_->CopyToHost(*other_, static_cast<float*>(pinned) + kSize, b, 128);
+  record(*other_);  // 640
+  other_->Wait(*events[2]);
+  record(*other_);  // 1256
+  stream_->Synchronize();
+  const std::unique_ptr<Stream> third = device_->NewStream();
+  record(*third);  // 1256
+  third->Synchronize();
+  std::vector<double> times;
+  for (const auto& event : events) {
+    times.push_back(
+        std::round(1e9 * device_->SecondsBetween(*events[0], *event)));
+  }
+  EXPECT_THAT(times, ElementsAre(0, 256, 1256, 512, 640, 1256, 1256));
+  EXPECT_EQ(cudaFreeHost(pinned), cudaSuccess);
 }
 
 TEST_F(StreamsTest, ThreadsOfTheHostWaitForTheirOwnStreams) {
