@@ -15,7 +15,7 @@
 #include "layers/ops/accumulate.h"
 #include "parallel/pipeline/pipeline_time.h"
 #include "recipes/run/dry_run/find_homes.h"
-#include "recipes/run/observers/pipeline_rows.h"
+#include "recipes/run/stage/pipeline_rows.h"
 #include "recipes/schema/describe.h"
 
 namespace delink {

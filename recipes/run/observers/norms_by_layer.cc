@@ -3,40 +3,9 @@
 #include <cmath>
 #include <map>
 
-#include "absl/strings/str_cat.h"
 #include "framework/base/status_macros.h"
 
 namespace delink {
-
-std::string NameOfLayers(const Sequential& model,
-                         const std::vector<int>& layers) {
-  const auto is_block = [&](int layer) {
-    return layer >= 1 && layer <= model.blocks();
-  };
-  std::string name;
-  bool blocks = false;  // "blocks/" is there already
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const char* const comma = i == 0 ? "" : ",";
-    if (!is_block(layers[i])) {
-      absl::StrAppend(&name, comma, model.layer_name(layers[i]));
-      continue;
-    }
-    if (blocks) {
-      absl::StrAppend(&name, comma, layers[i] - 1);
-    } else {
-      absl::StrAppend(&name, comma, model.layer_name(layers[i]));
-    }
-    blocks = true;
-    size_t last = i;
-    while (last + 1 < layers.size() && is_block(layers[last + 1]) &&
-           layers[last + 1] == layers[last] + 1) {
-      ++last;
-    }
-    if (last > i) absl::StrAppend(&name, "..", layers[last] - 1);
-    i = last;
-  }
-  return name;
-}
 
 absl::StatusOr<NormsByLayer> MeasureNorms(StageRun& stage) {
   const std::vector<double> gradients = stage.executor().GradientNorms();

@@ -1,11 +1,9 @@
 // Norms of gradients and weights, layer by layer: they show which layers learn.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "framework/module/sequential.h"
 #include "recipes/record/run_event.h"
 #include "recipes/run/stage/stage_run.h"
 
@@ -15,9 +13,5 @@ namespace delink {
 // parameter counts once: the squares of all gradient norms add up to the square
 // of StepResult's. Does not change the run. Collective.
 absl::StatusOr<NormsByLayer> MeasureNorms(StageRun& stage);
-
-// The common name of `layers` (ascending).
-std::string NameOfLayers(const Sequential& model,
-                         const std::vector<int>& layers);
 
 }  // namespace delink

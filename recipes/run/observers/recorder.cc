@@ -9,8 +9,8 @@
 #include "recipes/record/progress.h"
 #include "recipes/record/run_folder.h"
 #include "recipes/run/observers/norms_by_layer.h"
-#include "recipes/run/observers/pipeline_rows.h"
 #include "recipes/run/observers/routing_by_layer.h"
+#include "recipes/run/stage/pipeline_rows.h"
 #include "recipes/schema/recipe_io.h"
 
 namespace delink {

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "framework/base/at.h"
+#include "recipes/run/stage/pipeline_rows.h"
 #include "tests/recipes/run/tiny_run.h"
 
 namespace delink::testing::norms_by_layer_test {
