@@ -7,13 +7,13 @@ Prints for each row seconds of a step, GB of the device that has most, and
 whether it fits, published and planned. Keys of a recipe store what the peer
 stores: 16-bit weights, gradients in their type, fp32 master and moments where
 it has them, its sharding and recomputation. Where a layout of memory differs by
-design, the difference is a formula in DIFFERENCES, added beside the plan:
-nothing is fitted to a row. What nvidia-smi shows of PyTorch also has the CUDA
-context, and memory that the allocator has but does not use (CONTEXT, UNUSED).
+design, a formula below says by how much, in a column of its own: nothing is
+fitted to a row. What nvidia-smi shows of PyTorch also has the CUDA context, and
+memory that the allocator has but does not use (CONTEXT, UNUSED).
 
-A row fits if the plan does; in the last column, if the plan with the
-differences does. --only takes rows whose name has the word; --recipes prints
-them.
+The last column says whether the plan fits the machine, and whether it does with
+the differences. --only takes rows whose name has the word; --recipes prints
+them too.
 """
 import argparse
 import json
@@ -285,7 +285,8 @@ def line(held):
   cells = [row.name, " to ".join(f"{each:.4g}" for each in seconds),
            f"{held['seconds']:.4g}", error(held["seconds"], mean, 0),
            gb(row.memory), gb(held["planned"]), gb(held["more"]),
-           gb(held["seen"]), error(held["seen"], row.memory, 1),
+           gb(row.memory and held["seen"]),
+           error(held["seen"], row.memory, 1),
            word[row.fits], f"{word[held['fits']]}, {word[held['fits_too']]}"]
   print(f"| {' | '.join(cells)} |")
   if row.states:
@@ -305,9 +306,12 @@ def main():
         "| as seen | error | fits | planned, with differences |")
   print("|" + "---|" * 11)
   with tempfile.TemporaryDirectory() as folder:
-    for row in ROWS:
-      if options.only in row.name:
-        line(hold(options, row, folder))
+    rows = [row for row in ROWS if options.only in row.name]
+    for row in rows:
+      line(hold(options, row, folder))
+  for row in rows:
+    if row.note:
+      print(f"\n{row.name}: {row.note}.")
 
 
 if __name__ == "__main__":
