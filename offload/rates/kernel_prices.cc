@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "framework/base/rate.h"
 
@@ -65,13 +64,17 @@ KernelPrices::KernelPrices(const MachineRates& machine, int64_t ranks,
     }
   }
   for (auto& [kernel, of] : measured_) {
-    of.least = std::numeric_limits<double>::infinity();
+    const KernelRate* fastest = of.calls.front();
     for (const KernelRate* const call : of.calls) {
-      of.least = std::min(of.least, call->seconds);
+      if (call->seconds < fastest->seconds) fastest = call;
       of.flops_per_s = std::max(of.flops_per_s, call->flops / call->seconds);
       of.bytes_per_s = std::max(of.bytes_per_s,
                                 (call->read + call->written) / call->seconds);
     }
+    // What its work does not explain: nothing, if only large calls are listed.
+    of.least = std::max(
+        0.0, fastest->seconds -
+                 of.Seconds(fastest->flops, fastest->read + fastest->written));
     for (const KernelRate* const call : of.calls) {
       of.longer.push_back(std::log(
           call->seconds / of.Seconds(call->flops, call->read + call->written)));

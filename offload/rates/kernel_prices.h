@@ -56,7 +56,7 @@ class KernelPrices {
   struct Measured {
     std::vector<const KernelRate*> calls;
     std::vector<double> longer;               // each call's factor's logarithm
-    double least = 0;                         // seconds
+    double least = 0;                         // seconds of a call of no work
     double flops_per_s = 0, bytes_per_s = 0;  // the best of the calls
 
     // Of a call that is as fast as these allow.

@@ -64,10 +64,10 @@ TEST(KernelPrices, MeasuredCallsTakeWhatTheyTook) {
 TEST(KernelPrices, RatesBetweenMeasuredCallsAreBetweenTheirs) {
   const MachineRates machine = Machine("cpu");
   const KernelPrices prices(machine, 1, 1);
-  // The calls took 0.3 of 0.3 + 0.075 ms and 7.5 of 0.3 + 7.5 ms. In the
-  // middle, of logarithms, the factor is the geometric mean.
+  // The calls took 0.225 + 0.075 ms, and 7.5 of 0.225 + 7.5 ms. In the middle,
+  // of logarithms, the factor is the geometric mean.
   EXPECT_NEAR(prices.Seconds(Moves(3e5)),
-              (0.3 + 0.75) * 1e-3 * std::sqrt(0.3 / 0.375 * 7.5 / 7.8), 1e-8);
+              (0.225 + 0.75) * 1e-3 * std::sqrt(7.5 / 7.725), 1e-8);
   double before = 1e8;
   for (const double bytes : {6e4, 2e5, 5e5, 2e6}) {
     const double rate = bytes / prices.Seconds(Moves(bytes));
@@ -98,6 +98,13 @@ TEST(KernelPrices, TeamsOfOtherSizesTakeTheNearest) {
   // Four ranks of one thread slow each other as four threads of one do.
   EXPECT_NEAR(KernelPrices(machine, 4, 1).Seconds(Moves(3e6)), 4 * seconds(4),
               1e-8);
+}
+
+TEST(KernelPrices, ALargeCallAloneIsARate) {
+  MachineRates machine = Machine("cpu");
+  machine.kernels = {Measured(Moves(3e8), 1e9, 1)};
+  const KernelPrices prices(machine, 1, 1);
+  EXPECT_NEAR(prices.Seconds(Moves(3e4)), 3e-5, 1e-9);
 }
 
 // A file need not have the bytes of products, nor the FLOPs of a call.
