@@ -60,37 +60,29 @@ bool TakeTurns(const PlannedMachine& planned) {
          planned.ranks_per_node * cpu::MaxThreads() >= machine.threads;
 }
 
-// Of all ranks.
+// Of the columns that are simulated: all or, where ranks of a pipeline stage
+// have equal costs, so that columns take equal times, the first. A trace has
+// all.
 class StageCosts {
  public:
   explicit StageCosts(const SimulatedStage& stage)
       : stage_(stage),
         network_(NetworkOf(stage.machine)),
-        turns_(TakeTurns(stage.machine)) {
-    const Mesh& mesh = stage.layout.mesh();
-    costs_.resize(static_cast<size_t>(mesh.ranks()));
-    for (int rank = 0; rank < mesh.ranks(); ++rank) {
-      const int pipeline = mesh.PlaceOf(rank)[Axis::kPipeline];
-      const Program& program = At(stage.plan.stages, pipeline).program;
-      for (size_t i = 0; i < program.instructions.size(); ++i) {
-        At(costs_, rank).push_back(CostOf(rank, i));
+        turns_(TakeTurns(stage.machine)),
+        columns_(ColumnsOf(stage.plan, stage.layout.mesh())) {
+    if (stage.trace == nullptr && ColumnsAreAlike()) columns_.resize(1);
+    costs_.resize(stage.nodes.size());
+    for (const Column& column : columns_) {
+      for (const RankProgram& rank : column) {
+        for (size_t i = 0; i < rank.program->instructions.size(); ++i) {
+          At(costs_, rank.rank).push_back(CostOf(rank.rank, i));
+        }
       }
     }
   }
 
+  const std::vector<Column>& columns() const { return columns_; }
   Cost Of(int rank, int32_t index) const { return At(At(costs_, rank), index); }
-
-  // Whether ranks of a pipeline stage have equal costs: columns then take equal
-  // times, so that one stands for all.
-  bool ColumnsAreAlike(const std::vector<Column>& columns) const {
-    return std::ranges::all_of(columns, [&](const Column& column) {
-      return std::ranges::equal(
-          column, columns.front(),
-          [&](const RankProgram& rank, const RankProgram& first) {
-            return At(costs_, rank.rank) == At(costs_, first.rank);
-          });
-    });
-  }
 
   TimeParts PartsOf(int rank, int32_t index) {
     const offload::WorkSeconds own = OwnSeconds(rank, index);
@@ -109,6 +101,49 @@ class StageCosts {
   }
 
  private:
+  bool ColumnsAreAlike() {
+    const Column& first = columns_.front();
+    for (size_t stage = 0; stage < first.size(); ++stage) {
+      // One instruction for each kind of group.
+      std::map<std::tuple<Among, int32_t, int>, size_t> kinds;
+      const Program& program = *first[stage].program;
+      const PipelineStagePlan& plan = At(stage_.plan.stages, stage);
+      for (size_t i = 0; i < program.instructions.size(); ++i) {
+        const Instruction& at = program.instructions[i];
+        for (const StepExchange& of : plan.exchanged[i]) {
+          kinds.try_emplace(
+              {of.among, at.slab, PartnerIn(program, at, of.among)}, i);
+        }
+      }
+      for (const Column& column : columns_) {
+        if (!AreAlike(column[stage].rank, first[stage].rank, kinds)) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+  template <typename Kinds>
+  bool AreAlike(int rank, int other, const Kinds& kinds) {
+    const offload::MachineRates& machine = stage_.machine.machine;
+    if (machine.SpeedOf(At(stage_.nodes, rank)) !=
+        machine.SpeedOf(At(stage_.nodes, other))) {
+      return false;
+    }
+    const Program& program = PlanOf(rank).program;
+    return std::ranges::all_of(kinds, [&](const auto& kind) {
+      const Instruction& at = program.instructions[kind.second];
+      const Among among = std::get<Among>(kind.first);
+      return GroupOf(rank, program, at, among) ==
+             GroupOf(other, program, at, among);
+    });
+  }
+  // The pipeline stage at the other end; -1: it is no transfer.
+  static int PartnerIn(const Program& program, const Instruction& at,
+                       Among among) {
+    return among == Among::kNeighbour ? PartnerOf(program, at) : -1;
+  }
+
   const PipelineStagePlan& PlanOf(int rank) const {
     const MeshPlace place = stage_.layout.mesh().PlaceOf(rank);
     return At(stage_.plan.stages, place[Axis::kPipeline]);
@@ -166,10 +201,9 @@ class StageCosts {
       replicas = local.replicas;
     }
     const bool shared = among == Among::kWorld || among == Among::kSlab;
-    const int partner =
-        among == Among::kNeighbour ? PartnerOf(program, at) : -1;
-    const auto [known, fresh] = groups_.try_emplace(
-        {among, slab, replicas, shared ? -1 : rank, partner});
+    const auto [known, fresh] =
+        groups_.try_emplace({among, slab, replicas, shared ? -1 : rank,
+                             PartnerIn(program, at, among)});
     if (fresh) {
       known->second =
           OnNodes(RanksOf(layout, rank, program, at, among), stage_.nodes);
@@ -180,10 +214,11 @@ class StageCosts {
   const SimulatedStage& stage_;
   const Network network_;
   const bool turns_;
+  std::vector<Column> columns_;
   std::map<std::tuple<Among, const std::vector<int>*, int64_t, int, int>,
            GroupOnNodes>
       groups_;
-  std::vector<std::vector<Cost>> costs_;  // by rank
+  std::vector<std::vector<Cost>> costs_;  // by rank, of these columns
 };
 
 // One of each kind of heaviest ranks.
@@ -253,11 +288,8 @@ MachineUse UseOf(const PlannedMachine& planned, double seconds) {
 
 absl::StatusOr<MachineStep> SimulateStep(const SimulatedStage& stage,
                                          bool switches) {
-  std::vector<Column> columns = ColumnsOf(stage.plan, stage.layout.mesh());
   StageCosts costs(stage);
-  if (stage.trace == nullptr && costs.ColumnsAreAlike(columns)) {
-    columns.resize(1);
-  }
+  const std::vector<Column>& columns = costs.columns();
   DELINK_ASSIGN_OR_RETURN(const StepTime time,
                           TimeStep(
                               columns,
