@@ -168,7 +168,6 @@ absl::StatusOr<PlannedForm> FormPlanner::FewResident(const StageForm& form,
   int64_t& activations = floors_[ActivationsKey(form)];
   planned.bytes = std::max(planes, activations);
   if (planned.bytes <= machine_->rank_memory()) {
-    ++plans_;
     DELINK_ASSIGN_OR_RETURN(const Few few, WithFew(form, /*offloaded=*/false));
     planes = few.floors.planes;
     activations = few.floors.activations;
@@ -185,7 +184,6 @@ absl::StatusOr<PlannedForm> FormPlanner::Resident(const StageForm& form,
     DELINK_ASSIGN_OR_RETURN(PlannedForm few, FewResident(form, micro_batches));
     if (!few.fits) return few;
   }
-  ++plans_;
   return Plan(env_, {.form = form, .micro_batches = micro_batches});
 }
 

@@ -59,9 +59,6 @@ class FormPlanner {
   absl::StatusOr<PlannedForm> Offloaded(const StageForm& form,
                                         int64_t micro_batches);
 
-  // How many were planned, and not refused by what was known before.
-  int64_t plans() const { return plans_; }
-
  private:
   FormPlanner(const RunEnv& env, size_t index, const PlannedMachine& machine,
               const KnownRates& rates);
@@ -90,7 +87,6 @@ class FormPlanner {
   const KnownRates* rates_;
   std::vector<PlaneBytes> before_;  // by rank, of the stage before
   std::map<Key, int64_t> floors_;
-  int64_t plans_ = 0;
 };
 
 }  // namespace delink

@@ -65,8 +65,9 @@ struct SearchOptions {
   std::string stage;  // name; empty: all, one after the other
   size_t best = 10;
   int64_t placements = 4;  // by offload, of a stage
-  // A stage of more candidates than `exhaustive` has `plans` at most.
-  int64_t exhaustive = 20'000, plans = 4000;
+  // Of a stage of more candidates than `exhaustive`, besides leanest ones, at
+  // most `plans` are planned without offload.
+  int64_t exhaustive = 20'000, plans = 1000;
   bool rules = true;  // false: every candidate is planned, for tests
   // Called now and then with a line about the progress; optional.
   std::function<void(const std::string&)> progress;

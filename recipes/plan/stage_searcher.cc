@@ -147,6 +147,7 @@ bool StageSearcher::large() const {
 
 absl::Status StageSearcher::Plan(Candidate& of, FormPlanner& planner) {
   of.done = true;
+  ++planned_;
   DELINK_ASSIGN_OR_RETURN(
       PlannedForm planned,
       planner.Resident(FormOf(of), cores_[of.core].micro_batches,
@@ -217,7 +218,7 @@ absl::Status StageSearcher::SearchResident(StepBound& bound,
     queue.emplace(of.least + meshes_[of.mesh].beyond, c);
   };
   for (size_t c = 0; c < candidates_.size(); ++c) add(c);
-  const auto spent = [&] { return planner.plans() >= options_.plans; };
+  const auto spent = [&] { return planned_ >= options_.plans; };
   int64_t tried = 0;  // layouts
   while (!queue.empty()) {
     const size_t c = queue.top().second;

@@ -78,6 +78,7 @@ class StageSearcher {
   // Of a core, zero and shard, all recomputes follow each other.
   std::vector<Candidate> candidates_;
   std::vector<Mesh> meshes_;
+  int64_t planned_ = 0;  // resident ones
   // By core, zero and shard: the least recompute that fits.
   std::map<std::tuple<size_t, int64_t, int64_t>, Recompute> fits_;
 };

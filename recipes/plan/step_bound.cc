@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <tuple>
 
 #include "framework/base/at.h"
@@ -16,9 +15,6 @@
 
 namespace delink {
 namespace {
-
-// Measurements of layers that are kept for other forms.
-constexpr size_t kMostMeasured = 512;
 
 MeasureOptions OptionsOf(const RunEnv& env, const Recipe& recipe,
                          size_t index) {
@@ -93,9 +89,6 @@ absl::StatusOr<StepBound::Form> StepBound::Measure(const StageForm& form) {
       .micro_batches = recipe.Accumulation(index_)};
   if (parallel.dispatch == ExpertDispatch::kDeduplicated) {
     result.mesh.expert_nodes = ExpertNodes(result.mesh, env_.nodes);
-  }
-  if (env_.measured->count() > kMostMeasured) {
-    env_.measured = std::make_shared<MeasuredLayers>();
   }
   MeasureOptions options = OptionsOf(env_, recipe, index_);
   options.visited = blocks_;

@@ -226,6 +226,9 @@ MeasureOptions KeyOf(MeasureOptions options) {
   return options;
 }
 
+// That are kept.
+constexpr size_t kMostMeasured = 256;
+
 bool SameLayout(const MeasureOptions& a, const MeasureOptions& b) {
   return a.visited == b.visited && a.mesh == b.mesh && a.sequence == b.sequence;
 }
@@ -333,6 +336,7 @@ std::vector<LayerPlan> MeasureLayers(Sequential& model,
   if (all.empty() || !SameLayout(all.back().first, key)) {
     layout = LayoutOf(registry, model.blocks(), options);
   }
+  if (all.size() == kMostMeasured) all.clear();
   all.emplace_back(key, Measure(model, layout, options));
   return all.back().second;
 }

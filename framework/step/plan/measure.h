@@ -131,7 +131,7 @@ std::vector<LayerPlan> MeasureWork(Sequential& model, const ParamStore& store,
 // threads of kernels, which may take scratch for each, must not change.
 class MeasuredLayers {
  public:
-  // How many times layers were measured.
+  // How many are kept.
   size_t count() const { return all_.size(); }
 
  private:
