@@ -1,0 +1,91 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <thread>
+#include <vector>
+
+#include "framework/base/mutex.h"
+#include "offload/tiers/disk_queue.h"
+
+namespace delink::offload {
+namespace {
+
+// One request, by the calling thread.
+int64_t Move(const DiskQueueOptions& options, const DiskRequest& request) {
+  const int fd = options.descriptor;
+  const auto bytes = static_cast<size_t>(request.bytes);
+  const ssize_t moved = request.write
+                            ? pwrite(fd, request.memory, bytes, request.offset)
+                            : pread(fd, request.memory, bytes, request.offset);
+  if (moved < 0) return -errno;
+  if (options.direct || moved == 0) return moved;
+  constexpr unsigned kWritten = SYNC_FILE_RANGE_WAIT_BEFORE |
+                                SYNC_FILE_RANGE_WRITE |
+                                SYNC_FILE_RANGE_WAIT_AFTER;
+  if (request.write &&
+      sync_file_range(fd, request.offset, moved, kWritten) != 0) {
+    return -errno;
+  }
+  posix_fadvise(fd, request.offset, moved, POSIX_FADV_DONTNEED);
+  return moved;
+}
+
+class ThreadQueue final : public DiskQueue {
+ public:
+  explicit ThreadQueue(const DiskQueueOptions& options) : options_(options) {
+    for (int i = 0; i < options.most; ++i) {
+      threads_.emplace_back([this] { Run(); });
+    }
+  }
+  ~ThreadQueue() override {
+    {
+      const MutexLock lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  void Submit(DiskRequest& request) override {
+    {
+      const MutexLock lock(mutex_);
+      submitted_.push_back(&request);
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  void Run() {
+    while (DiskRequest* const request = Next()) {
+      request->Done(Move(options_, *request));
+    }
+  }
+
+  // Null when the queue is destroyed.
+  DiskRequest* Next() {
+    MutexLock lock(mutex_);
+    while (!stop_ && submitted_.empty()) lock.Wait(changed_);
+    if (stop_) return nullptr;
+    DiskRequest* const next = submitted_.front();
+    submitted_.pop_front();
+    return next;
+  }
+
+  const DiskQueueOptions options_;
+  Mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<DiskRequest*> submitted_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace
+
+std::unique_ptr<DiskQueue> NewThreadQueue(const DiskQueueOptions& options) {
+  return std::make_unique<ThreadQueue>(options);
+}
+
+}  // namespace delink::offload
