@@ -41,34 +41,31 @@ class ThreadQueue final : public DiskQueue {
     }
   }
   ~ThreadQueue() override {
-    {
-      const MutexLock lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
+    for (size_t i = 0; i < threads_.size(); ++i) Push(nullptr);
     for (std::thread& thread : threads_) thread.join();
   }
 
-  void Submit(DiskRequest& request) override {
+  void Submit(DiskRequest& request) override { Push(&request); }
+
+ private:
+  // Null: a thread ends.
+  void Push(DiskRequest* request) {
     {
       const MutexLock lock(mutex_);
-      submitted_.push_back(&request);
+      submitted_.push_back(request);
     }
     changed_.notify_one();
   }
 
- private:
   void Run() {
     while (DiskRequest* const request = Next()) {
       request->Done(Move(options_, *request));
     }
   }
 
-  // Null when the queue is destroyed.
   DiskRequest* Next() {
     MutexLock lock(mutex_);
-    while (!stop_ && submitted_.empty()) lock.Wait(changed_);
-    if (stop_) return nullptr;
+    while (submitted_.empty()) lock.Wait(changed_);
     DiskRequest* const next = submitted_.front();
     submitted_.pop_front();
     return next;
@@ -78,7 +75,6 @@ class ThreadQueue final : public DiskQueue {
   Mutex mutex_;
   std::condition_variable changed_;
   std::deque<DiskRequest*> submitted_ ABSL_GUARDED_BY(mutex_);
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

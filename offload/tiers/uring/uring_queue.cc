@@ -41,11 +41,7 @@ class UringQueue final : public DiskQueue {
   UringQueue() = default;
   ~UringQueue() override {
     if (thread_.joinable()) {
-      {
-        const MutexLock lock(mutex_);
-        stop_ = true;
-      }
-      Wake();
+      Push(nullptr);
       thread_.join();
     }
     if (ring_.ring_fd >= 0) io_uring_queue_exit(&ring_);
@@ -76,13 +72,7 @@ class UringQueue final : public DiskQueue {
     return absl::OkStatus();
   }
 
-  void Submit(DiskRequest& request) override {
-    {
-      const MutexLock lock(mutex_);
-      submitted_.push_back(&request);
-    }
-    if (std::this_thread::get_id() != thread_.get_id()) Wake();
-  }
+  void Submit(DiskRequest& request) override { Push(&request); }
 
  private:
   void AddBuffer(std::span<char> buffer) {
@@ -99,6 +89,15 @@ class UringQueue final : public DiskQueue {
                                      static_cast<unsigned>(buffers_.size()));
   }
 
+  // Null: the thread ends.
+  void Push(DiskRequest* request) {
+    {
+      const MutexLock lock(mutex_);
+      submitted_.push_back(request);
+    }
+    if (std::this_thread::get_id() != thread_.get_id()) Wake();
+  }
+
   void Wake() const {
     const uint64_t one = 1;
     DELINK_CHECK_EQ(write(wake_, &one, sizeof(one)), ssize_t{sizeof(one)});
@@ -110,10 +109,12 @@ class UringQueue final : public DiskQueue {
       std::vector<DiskRequest*> requests;
       {
         const MutexLock lock(mutex_);
-        if (stop_) return;
         requests.swap(submitted_);
       }
-      for (DiskRequest* const request : requests) Prepare(*request);
+      for (DiskRequest* const request : requests) {
+        if (request == nullptr) return;
+        Prepare(*request);
+      }
       const int error = io_uring_submit_and_wait(&ring_, 1);
       DELINK_CHECK(error >= 0 || error == -EINTR || error == -EAGAIN)
           << "io_uring_submit_and_wait: " << std::strerror(-error);
@@ -173,7 +174,6 @@ class UringQueue final : public DiskQueue {
   uint64_t wakes_ = 0;          // where it is read to
   Mutex mutex_;
   std::vector<DiskRequest*> submitted_ ABSL_GUARDED_BY(mutex_);
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 
