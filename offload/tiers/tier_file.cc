@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 
 #include "absl/status/status.h"
@@ -31,10 +32,12 @@ int OpenUnnamed(const std::string& folder) {
   return named;
 }
 
-absl::Status NoRoom(const std::string& folder, int64_t bytes, int64_t free) {
+absl::Status NoRoom(int error, const std::string& folder, int64_t bytes,
+                    int64_t free) {
   return absl::ResourceExhaustedError(absl::StrCat(
-      folder, ": cannot reserve ", FormatBytes(bytes), " for the disk tier: ",
-      FormatBytes(free), " free, ", FormatBytes(bytes - free),
+      folder, ": cannot reserve ", FormatBytes(bytes),
+      " for the disk tier: ", std::strerror(error), ": ", FormatBytes(free),
+      " free, ", FormatBytes(bytes - free),
       " missing; free space there, or choose a path on another disk"));
 }
 
@@ -61,7 +64,8 @@ absl::Status TierFile::Reserve(int64_t bytes) const {
   if (fstatvfs(descriptor_, &disk) == 0) {
     // First, so that other programs are not left without space meanwhile.
     const auto free = static_cast<int64_t>(disk.f_bavail * disk.f_frsize);
-    if (disk.f_blocks > 0 && free < bytes) return NoRoom(folder_, bytes, free);
+    if (disk.f_blocks > 0 && free < bytes)
+      return NoRoom(ENOSPC, folder_, bytes, free);
   }
   if (fallocate(descriptor_, 0, 0, bytes) == 0) return absl::OkStatus();
   if (errno == EOPNOTSUPP && ftruncate(descriptor_, bytes) == 0) {
@@ -71,7 +75,7 @@ absl::Status TierFile::Reserve(int64_t bytes) const {
   struct stat info;
   if ((error == ENOSPC || error == EDQUOT) && fstat(descriptor_, &info) == 0) {
     constexpr int64_t kUnit = 512;  // of st_blocks
-    return NoRoom(folder_, bytes, info.st_blocks * kUnit);
+    return NoRoom(error, folder_, bytes, info.st_blocks * kUnit);
   }
   return FileError(
       error, folder_,

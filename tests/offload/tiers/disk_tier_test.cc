@@ -2,11 +2,14 @@
 // left of them.
 #include "offload/tiers/disk_tier.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -163,26 +166,28 @@ class Model {
 };
 
 // The system moves fewer bytes than it is asked for, or is interrupted.
-testing::DiskFaults Ragged(std::mt19937& random) {
-  return {.before =
-              [&](DiskRequest& request) {
-                const int64_t blocks = request.bytes / kDiskBlock;
-                request.bytes =
-                    static_cast<int64_t>(random() % blocks + 1) * kDiskBlock;
-              },
-          .after = [&](const DiskRequest& request, int64_t result) -> int64_t {
-            if (random() % 8 == 0) return -EINTR;
-            // Part of a block, as at the end of a file.
-            return result > kDiskBlock && random() % 4 == 0 ? result - 100
-                                                            : result;
-          }};
+testing::DiskFaults Ragged(unsigned seed) {
+  const auto random = std::make_shared<std::mt19937>(seed);
+  return {
+      .before =
+          [random](DiskRequest& request) {
+            const int64_t blocks = request.bytes / kDiskBlock;
+            request.bytes =
+                static_cast<int64_t>((*random)() % blocks + 1) * kDiskBlock;
+          },
+      .after = [random](const DiskRequest& request, int64_t result) -> int64_t {
+        if ((*random)() % 8 == 0) return -EINTR;
+        // Part of a block, as at the end of a file.
+        return result > kDiskBlock && (*random)() % 4 == 0 ? result - 100
+                                                           : result;
+      }};
 }
 
 TEST(DiskTier, RandomTransfersAreAsInMemory) {
   const TempDir folders[] = {{}, {}, {}};
   for (unsigned seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
-    std::mt19937 random(seed), faults(seed);
+    std::mt19937 random(seed);
     const int64_t piece = int64_t{1} << random() % 5, blocks = 16 * piece;
     const HostMemory memory = AllocateHugePages(blocks * kDiskBlock);
     char* const bytes = static_cast<char*>(memory.get());
@@ -203,7 +208,7 @@ TEST(DiskTier, RandomTransfersAreAsInMemory) {
     if (random() % 2 == 0) {
       options.wrap = [&](int, std::unique_ptr<offload::DiskQueue> inner) {
         return std::make_unique<testing::FaultyQueue>(std::move(inner),
-                                                      Ragged(faults));
+                                                      Ragged(seed));
       };
     }
     const auto tier = DiskTier::Create(options);
@@ -309,7 +314,7 @@ TEST(DiskTier, SaysWhatASmallDiskLacks) {
   const SmallDisk disk("640k");
   if (!disk.mounted()) GTEST_SKIP() << "cannot mount a tmpfs (needs root)";
   ExpectRefused(In(disk.path()), absl::StatusCode::kResourceExhausted,
-                "cannot reserve 1.0 MiB for the disk tier: 640.0 KiB free, "
+                "for the disk tier: No space left on device: 640.0 KiB free, "
                 "384.0 KiB missing");
   DiskTierOptions small = In(disk.path());
   small.bytes = small.piece = 1 << 19;
@@ -331,6 +336,34 @@ TEST(DiskTier, WorksWithoutDirectIo) {
     EXPECT_TRUE(Use(**tier, 'x').ok());
   }
   umount2(dir.path().c_str(), MNT_DETACH);
+}
+
+// Where the page cache is used, nothing of it stays.
+TEST(DiskTier, LeavesThePageCache) {
+  const TempDir dir;
+  struct statfs disk;
+  ASSERT_EQ(statfs(dir.path().c_str(), &disk), 0);
+  if (disk.f_type == TMPFS_MAGIC) GTEST_SKIP() << "a tmpfs is in the cache";
+  for (const bool direct : {true, false}) {
+    DiskTierOptions options = In(dir.path());
+    options.direct = direct;
+    int file = -1;
+    options.wrap = [&](int descriptor,
+                       std::unique_ptr<offload::DiskQueue> inner) {
+      file = descriptor;
+      return inner;
+    };
+    const auto tier = DiskTier::Create(options);
+    ASSERT_TRUE(tier.ok()) << tier.status();
+    EXPECT_TRUE(Use(**tier, 'x').ok());
+    void* const mapped =
+        mmap(nullptr, Slab::kBytes, PROT_READ, MAP_SHARED, file, 0);
+    ASSERT_NE(mapped, MAP_FAILED);
+    std::vector<unsigned char> cached(Slab::kBytes / kDiskBlock);
+    EXPECT_EQ(mincore(mapped, Slab::kBytes, cached.data()), 0);
+    EXPECT_THAT(cached, ::testing::Each(0)) << direct;
+    munmap(mapped, Slab::kBytes);
+  }
 }
 
 TEST(DiskTier, SaysWhyItGoesWithoutIoUring) {
