@@ -262,20 +262,21 @@ void DiskTier::Finish(Piece& piece, int64_t result) {
     file.queue->Submit(piece);
     return;
   }
-  const absl::StatusOr<Written> written = Check(piece, result);
-  const bool write = piece.write;
   {
     const MutexLock lock(mutex_);
-    Transfer& transfer = piece.transfer;
-    if (!written.ok()) {
-      transfer.status.Update(written.status());
-    } else if (write) {
-      written_[piece.begin] = *written;
-    }
-    --file.under_way[write];
-    --transfer.left;  // at zero its owner may destroy it and the piece
+    --file.under_way[piece.write];
   }
-  Submit(file, write);
+  // Before the checksum, so that the disk goes on meanwhile.
+  Submit(file, piece.write);
+  const absl::StatusOr<Written> written = Check(piece, result);
+  const MutexLock lock(mutex_);
+  Transfer& transfer = piece.transfer;
+  if (!written.ok()) {
+    transfer.status.Update(written.status());
+  } else if (piece.write) {
+    written_[piece.begin] = *written;
+  }
+  --transfer.left;  // at zero its owner may destroy it and the piece
 }
 
 absl::StatusOr<DiskTier::Written> DiskTier::Check(const Piece& piece,

@@ -122,8 +122,8 @@ TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
 
 TEST(BenchProgram, MeasuresTheDisk) {
   const TempDir dir;
-  const Outcome outcome = Succeed(
-      {"bench", "--suite", "disk", "--quick", "--scratch", dir.path()});
+  const Outcome outcome =
+      Succeed({"bench", "--suite", "disk", "--quick", "--scratch", dir.path()});
   EXPECT_THAT(outcome.out, HasSubstr(" GB/s read; both at once "));
   EXPECT_THAT(outcome.err, HasSubstr("disk tier: 2.0 MiB in " + dir.path()));
 }

@@ -72,7 +72,11 @@ class UringQueue final : public DiskQueue {
     return absl::OkStatus();
   }
 
-  void Submit(DiskRequest& request) override { Push(&request); }
+  void Submit(DiskRequest& request) override {
+    if (std::this_thread::get_id() != thread_.get_id()) return Push(&request);
+    Prepare(request);
+    Enter(0);
+  }
 
  private:
   void AddBuffer(std::span<char> buffer) {
@@ -95,10 +99,6 @@ class UringQueue final : public DiskQueue {
       const MutexLock lock(mutex_);
       submitted_.push_back(request);
     }
-    if (std::this_thread::get_id() != thread_.get_id()) Wake();
-  }
-
-  void Wake() const {
     const uint64_t one = 1;
     DELINK_CHECK_EQ(write(wake_, &one, sizeof(one)), ssize_t{sizeof(one)});
   }
@@ -115,11 +115,16 @@ class UringQueue final : public DiskQueue {
         if (request == nullptr) return;
         Prepare(*request);
       }
-      const int error = io_uring_submit_and_wait(&ring_, 1);
-      DELINK_CHECK(error >= 0 || error == -EINTR || error == -EAGAIN)
-          << "io_uring_submit_and_wait: " << std::strerror(-error);
+      Enter(1);
       Complete();
     }
+  }
+
+  // Submits what is prepared, and waits until `least` requests are complete.
+  void Enter(unsigned least) {
+    const int error = io_uring_submit_and_wait(&ring_, least);
+    DELINK_CHECK(error >= 0 || error == -EINTR || error == -EAGAIN)
+        << "io_uring_submit_and_wait: " << std::strerror(-error);
   }
 
   void ListenForWakes() {
