@@ -10,8 +10,8 @@
 // - Asynchrony. Read and Write return at once. The memory belongs to the
 //   transfer until its Pending is complete. Transfers that overlap must not be
 //   under way together; their order is the caller's. Each file has `depth`
-//   requests under way in each direction; others wait for their turn. Threads of
-//   the tier compute checksums.
+//   requests under way in each direction; others wait for their turn. Threads
+//   of the tier compute checksums.
 // - Checksums. Each piece of a Write has a checksum in memory (XXH64), which a
 //   Read compares. A region can be read once it is written, in the same pieces:
 //   whole, or parts that begin and end where pieces do.
