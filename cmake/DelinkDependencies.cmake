@@ -28,6 +28,16 @@ if(DELINK_MPI)
   find_package(MPI COMPONENTS C)
 endif()
 
+if(DELINK_URING)
+  find_path(URING_INCLUDE_DIR liburing.h)
+  find_library(URING_LIBRARY uring)
+  if(URING_INCLUDE_DIR AND URING_LIBRARY)
+    add_library(delink_liburing INTERFACE IMPORTED)
+    target_include_directories(delink_liburing INTERFACE ${URING_INCLUDE_DIR})
+    target_link_libraries(delink_liburing INTERFACE ${URING_LIBRARY})
+  endif()
+endif()
+
 # These ship no CMake package.
 foreach(library "pcre2 pcre2.h pcre2-8" "utf8proc utf8proc.h utf8proc")
   separate_arguments(library)

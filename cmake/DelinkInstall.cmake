@@ -92,6 +92,10 @@ set(DELINK_WITH_MPI OFF)
 if(DELINK_MPI AND MPI_FOUND)
   set(DELINK_WITH_MPI ON)
 endif()
+set(DELINK_WITH_URING OFF)
+if(TARGET delink_liburing)
+  set(DELINK_WITH_URING ON)
+endif()
 configure_package_config_file(cmake/delinkConfig.cmake.in
   ${PROJECT_BINARY_DIR}/delinkConfig.cmake INSTALL_DESTINATION ${package}
   PATH_VARS DELINK_TESTING_SOURCES)

@@ -20,7 +20,7 @@ program=(
   g++ cmake ninja-build pkg-config make
   libabsl-dev libhdf5-dev libdnnl-dev libssl-dev zlib1g-dev libzstd-dev
   libtomlplusplus-dev libcli11-dev nlohmann-json3-dev libsentencepiece-dev
-  libpcre2-dev libutf8proc-dev
+  libpcre2-dev libutf8proc-dev liburing-dev
   libopenmpi-dev openmpi-bin libjs-chart.js
 )
 tests=(

@@ -83,9 +83,10 @@ struct DeviceTier {
   std::optional<double> watts;
 };
 
-struct DiskTier {
-  int64_t bytes = 0;           // of a node; 0: none
-  double read = 0, write = 0;  // bytes/s
+struct DiskRates {
+  int64_t bytes = 0;                     // of a node; 0: none
+  double read = 0, write = 0;            // bytes/s
+  double both_read = 0, both_write = 0;  // each while the other is busy
 };
 
 struct NetworkRates {
@@ -119,7 +120,7 @@ struct MachineRates {
   bool pinned_memory = false;
   BusRates pinned, pageable;  // of a device; pageable is optional
   HostMemoryRates memory;     // rewrite; the others are optional
-  DiskTier disk;
+  DiskRates disk;
   NetworkRates inside, between;    // a node, nodes
   std::vector<MatmulRate> matmul;  // on the device
   std::vector<UpdateRate> updates;

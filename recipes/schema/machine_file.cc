@@ -307,6 +307,10 @@ void schema::DescribeMachine(Section& document, MachineRates& machine) {
                 {.doc = "bytes that it holds", .required = disk});
           Rate(s, "read_bytes_per_s", &machine.disk.read, disk, "reads");
           Rate(s, "write_bytes_per_s", &machine.disk.write, disk, "writes");
+          Rate(s, "both_read_bytes_per_s", &machine.disk.both_read, false,
+               "reads while writes are busy");
+          Rate(s, "both_write_bytes_per_s", &machine.disk.both_write, false,
+               "writes while reads are busy");
         });
   table("network",
         "`inside` is between the devices of a node, `between` between nodes. "

@@ -110,11 +110,22 @@ TEST(BenchProgram, WhatIsWrongIsToldBeforeMeasuring) {
        "--machine-file: /no/such/folder/x.toml cannot be written"},
       {{"--suite", "machine", "--seq", "4"},
        "--seq cannot be used with --suite machine"},
+      {{"--suite", "disk", "--device", "cuda"},
+       "--device cannot be used with --suite disk, which takes --quick and "
+       "--scratch"},
   };
   for (const auto& [words, message] : cases) {
     const Outcome outcome = ExpectRefused(Quick(words), message);
     EXPECT_THAT(outcome.out, IsEmpty());
   }
+}
+
+TEST(BenchProgram, MeasuresTheDisk) {
+  const TempDir dir;
+  const Outcome outcome =
+      Succeed({"bench", "--suite", "disk", "--quick", "--scratch", dir.path()});
+  EXPECT_THAT(outcome.out, HasSubstr(" GB/s read; both at once "));
+  EXPECT_THAT(outcome.err, HasSubstr("disk tier: 2.0 MiB in " + dir.path()));
 }
 
 TEST(BenchProgram, WritesTheMachine) {

@@ -77,6 +77,7 @@ struct DepthRatios {
 std::vector<DepthRatios> RatiosOfDepth(const std::vector<StepMeasure>& steps);
 
 // Tables for people.
+std::string ToText(const DiskSpeed& disk);
 std::string ToText(const BenchReport& report);
 std::string ToText(const std::vector<UpdateMeasure>& updates);
 // One JSON object; docs/bench.md lists its keys.

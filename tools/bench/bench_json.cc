@@ -43,7 +43,9 @@ Json MachineJson(const Machine& m) {
            {{"direct", m.disk.direct},
             {"bytes", m.disk.bytes},
             {"write_bytes_per_s", m.disk.write},
-            {"read_bytes_per_s", m.disk.read}}}};
+            {"read_bytes_per_s", m.disk.read},
+            {"both_write_bytes_per_s", m.disk.both_write},
+            {"both_read_bytes_per_s", m.disk.both_read}}}};
 }
 
 Json TimingJson(const Timing& t) {

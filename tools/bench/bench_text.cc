@@ -41,9 +41,7 @@ std::string MachineText(const Machine& m) {
           : absl::StrFormat(
                 "  memory       %8.1f GB/s copied (read + written)\n",
                 m.bandwidth.read / kGiga),
-      absl::StrFormat("  disk         %8.2f GB/s written, %.2f GB/s read%s\n",
-                      m.disk.write / kGiga, m.disk.read / kGiga,
-                      m.disk.direct ? "" : " (page cache)"));
+      "  ", ToText(m.disk));
   if (m.load > kBusyLoad * static_cast<double>(m.cores)) {
     absl::StrAppend(
         &text, absl::StrFormat("  the machine was busy (load %.1f): figures "
@@ -173,6 +171,14 @@ std::string RatiosText(const std::vector<DepthRatios>& ratios) {
 }
 
 }  // namespace
+
+std::string ToText(const DiskSpeed& disk) {
+  return absl::StrFormat(
+      "disk         %8.2f GB/s written, %.2f GB/s read; both at once %.2f, "
+      "%.2f%s\n",
+      disk.write / kGiga, disk.read / kGiga, disk.both_write / kGiga,
+      disk.both_read / kGiga, disk.direct ? "" : " (page cache)");
+}
 
 std::string ToText(const BenchReport& report) {
   std::string text =

@@ -1,89 +1,104 @@
 #include "tools/bench/disk.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <array>
 #include <chrono>
-#include <cstdlib>
-#include <cstring>
+#include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <system_error>
-#include <utility>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/file.h"
+#include "framework/base/rng.h"
 #include "framework/base/status_macros.h"
+#include "framework/comm/communicator.h"
+#include "framework/device/huge_pages.h"
+#include "offload/tiers/disk_tier.h"
 #include "tools/bench/timing.h"
 
 namespace delink::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using offload::DiskTier;
 
-constexpr int64_t kPiece = 2 << 20;
-constexpr size_t kPage = 4096;
+constexpr int64_t kParts = 8;  // of the file
+// Parts of a direction under way, so that the disk never waits for the next.
+constexpr size_t kUnderWay = 2;
 
-// A file that is already unlinked, so it disappears even if the process dies.
-// Its name is only for messages.
-class ScratchFile {
- public:
-  ScratchFile(std::string path, int descriptor)
-      : path_(std::move(path)), descriptor_(descriptor) {
-    unlink(path_.c_str());
+// Which no disk compresses.
+HostMemory RandomMemory(int64_t bytes) {
+  HostMemory memory = AllocateHugePages(bytes);
+  using Words = std::array<uint32_t, 4>;
+  auto* const words = static_cast<Words*>(memory.get());
+  const int64_t count = bytes / static_cast<int64_t>(sizeof(Words));
+  for (int64_t i = 0; i < count; ++i) {
+    words[i] = Philox({}, static_cast<uint64_t>(i), 0);
   }
-  ScratchFile(const ScratchFile&) = delete;
-  ScratchFile& operator=(const ScratchFile&) = delete;
-  ~ScratchFile() { close(descriptor_); }
-  const std::string& path() const { return path_; }
-  int descriptor() const { return descriptor_; }
+  return memory;
+}
 
- private:
-  std::string path_;
-  int descriptor_;
+// One direction over `count` parts from `first` on, again and again.
+struct Flow {
+  bool write = false;
+  int64_t first = 0, count = kParts;
 };
 
-absl::StatusOr<std::unique_ptr<ScratchFile>> Create(const std::string& folder) {
-  std::string path = JoinPath(folder, ".delink-bench-XXXXXX");
-  const int descriptor = mkstemp(path.data());
-  if (descriptor < 0) {
-    const absl::Status status = FileError(errno, path, "create");
-    return absl::InvalidArgumentError(
-        absl::StrCat(status.message(), "; name another folder by --scratch"));
-  }
-  return std::make_unique<ScratchFile>(std::move(path), descriptor);
-}
+class Disk {
+ public:
+  Disk(DiskTier& tier, char* memory, double seconds)
+      : tier_(tier), memory_(memory), seconds_(seconds) {}
 
-// Turns the page cache off for an open file. Some file systems do not support
-// it, and some only say so at the first write.
-bool GoDirect(int descriptor, const void* page) {
-  const int flags = fcntl(descriptor, F_GETFL);
-  if (flags < 0 || fcntl(descriptor, F_SETFL, flags | O_DIRECT) != 0) {
-    return false;
-  }
-  if (pwrite(descriptor, page, kPage, 0) == static_cast<ssize_t>(kPage)) {
-    return true;
-  }
-  fcntl(descriptor, F_SETFL, flags);
-  return false;
-}
-
-// `move` is write(2) or read(2) of n bytes at the file's current position.
-template <typename Move>
-absl::Status InPieces(const ScratchFile& file, int64_t bytes, const char* what,
-                      const Move& move) {
-  for (int64_t done = 0; done < bytes;) {
-    const ssize_t moved = move(std::min(kPiece, bytes - done));
-    if (moved > 0) {
-      done += moved;
-    } else if (moved == 0 || errno != EINTR) {
-      return FileError(moved == 0 ? EIO : errno, file.path(), what);
+  // Moves all parts once, and more until the time is over. Bytes/s.
+  absl::StatusOr<double> Measure(const Flow& flow) const {
+    const auto start = std::chrono::steady_clock::now();
+    std::deque<std::unique_ptr<Pending>> under_way;
+    absl::Status status;
+    int64_t begun = 0;
+    for (;;) {
+      const bool more =
+          status.ok() && (begun < flow.count || Since(start) < seconds_);
+      if (more) under_way.push_back(Begin(flow, begun++));
+      if (under_way.empty()) break;
+      if (more && under_way.size() < kUnderWay) continue;
+      status.Update(under_way.front()->Wait());
+      under_way.pop_front();
     }
+    DELINK_RETURN_IF_ERROR(status);
+    return static_cast<double>(begun * part()) / Since(start);
   }
-  return absl::OkStatus();
-}
+
+  absl::StatusOr<DiskSpeed> Sample() const {
+    DiskSpeed speed;
+    DELINK_ASSIGN_OR_RETURN(speed.write, Measure({.write = true}));
+    DELINK_ASSIGN_OR_RETURN(speed.read, Measure({}));
+    absl::StatusOr<double> read;
+    std::thread reader([&] { read = Measure({.count = kParts / 2}); });
+    const absl::StatusOr<double> write =
+        Measure({.write = true, .first = kParts / 2, .count = kParts / 2});
+    reader.join();
+    DELINK_ASSIGN_OR_RETURN(speed.both_read, read);
+    DELINK_ASSIGN_OR_RETURN(speed.both_write, write);
+    return speed;
+  }
+
+ private:
+  int64_t part() const { return tier_.bytes() / kParts; }
+
+  std::unique_ptr<Pending> Begin(const Flow& flow, int64_t i) const {
+    const int64_t at = (flow.first + i % flow.count) * part();
+    const offload::DiskRegion region = {.offset = at,
+                                        .bytes = part(),
+                                        .memory = memory_ + at,
+                                        .slab = "of the benchmark"};
+    return flow.write ? tier_.Write(region) : tier_.Read(region);
+  }
+
+  DiskTier& tier_;
+  char* const memory_;
+  const double seconds_;
+};
 
 std::string TemporaryFolder() {
   std::error_code error;
@@ -94,33 +109,35 @@ std::string TemporaryFolder() {
 
 }  // namespace
 
-absl::StatusOr<DiskSpeed> MeasureDisk(const std::string& where, int64_t bytes) {
+absl::StatusOr<DiskSpeed> MeasureDisk(const std::string& where, bool quick) {
   const std::string folder = where.empty() ? TemporaryFolder() : where;
-  DELINK_ASSIGN_OR_RETURN(const std::unique_ptr<ScratchFile> file,
-                          Create(folder));
-  const int fd = file->descriptor();
-  const std::unique_ptr<void, void (*)(void*)> piece(
-      std::aligned_alloc(kPage, kPiece), std::free);
-  std::memset(piece.get(), 0x5a, kPiece);
+  const int64_t bytes = (quick ? 2 : 128) * kMebibyte;
+  const HostMemory memory = RandomMemory(bytes);
+  char* const start = static_cast<char*>(memory.get());
+  const auto tier =
+      DiskTier::Create({.folders = {folder},
+                        .bytes = bytes,
+                        .piece = std::min(kMebibyte, bytes / kParts),
+                        .buffers = {{start, static_cast<size_t>(bytes)}}});
+  if (!tier.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        tier.status().message(), "; name another folder by --scratch"));
+  }
+  const Disk disk(**tier, start, quick ? 0.002 : 0.2);
+  // Writing where nothing was yet takes longer.
+  DELINK_RETURN_IF_ERROR(disk.Sample().status());
+  std::array<DiskSpeed, 3> samples;
+  for (DiskSpeed& sample : samples) {
+    DELINK_ASSIGN_OR_RETURN(sample, disk.Sample());
+  }
   DiskSpeed speed{
-      .folder = folder, .direct = GoDirect(fd, piece.get()), .bytes = bytes};
-
-  Clock::time_point start = Clock::now();
-  DELINK_RETURN_IF_ERROR(InPieces(*file, bytes, "write", [&](int64_t n) {
-    return write(fd, piece.get(), static_cast<size_t>(n));
-  }));
-  if (fsync(fd) != 0) return FileError(errno, file->path(), "sync");
-  speed.write = static_cast<double>(bytes) / Since(start);
-
-  // If this fails, reads are from the cache; `direct` is then false.
-  posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-  if (lseek(fd, 0, SEEK_SET) != 0)
-    return FileError(errno, file->path(), "seek");
-  start = Clock::now();
-  DELINK_RETURN_IF_ERROR(InPieces(*file, bytes, "read", [&](int64_t n) {
-    return read(fd, piece.get(), static_cast<size_t>(n));
-  }));
-  speed.read = static_cast<double>(bytes) / Since(start);
+      .folder = folder, .direct = (*tier)->direct(), .bytes = bytes};
+  for (double DiskSpeed::*const rate :
+       {&DiskSpeed::write, &DiskSpeed::read, &DiskSpeed::both_write,
+        &DiskSpeed::both_read}) {
+    std::ranges::nth_element(samples, samples.begin() + 1, {}, rate);
+    speed.*rate = samples[1].*rate;
+  }
   return speed;
 }
 

@@ -1,4 +1,5 @@
-// The speed of writing and reading a file.
+// The speed of the disk tier (offload/tiers): what offloading to this disk can
+// count on.
 #pragma once
 
 #include <string>
@@ -8,11 +9,10 @@
 
 namespace delink::bench {
 
-// Uses a new file in `folder` (empty: the system's for temporary files), which
-// is always removed, even if the process dies. Writing ends when the file is
-// synced. Reading bypasses the page cache if the file system supports it
-// (O_DIRECT); else the system is first asked to drop the file's pages.
-// InvalidArgument: the folder cannot be written to.
-absl::StatusOr<DiskSpeed> MeasureDisk(const std::string& folder, int64_t bytes);
+// Uses a file of 128 MiB (quick: 2 MiB) in `folder` (empty: the system's for
+// temporary files), of which nothing remains, even if the process dies: medians
+// of three samples. InvalidArgument: the folder cannot be written to, or has no
+// room.
+absl::StatusOr<DiskSpeed> MeasureDisk(const std::string& folder, bool quick);
 
 }  // namespace delink::bench

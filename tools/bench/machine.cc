@@ -116,9 +116,8 @@ absl::StatusOr<Machine> MeasureMachine(Target& target,
                   .memory_bytes = cuda ? memory.total : MachineMemory(),
                   .cache_bytes = cuda ? memory.cache : LargestCache(),
                   .load = LoadAverage()};
-  DELINK_ASSIGN_OR_RETURN(
-      machine.disk,
-      MeasureDisk(options.folder, (options.quick ? 2 : 128) * kMebibyte));
+  DELINK_ASSIGN_OR_RETURN(machine.disk,
+                          MeasureDisk(options.folder, options.quick));
   for (const DType dtype : options.dtypes) {
     machine.matmul.push_back(
         MeasureMatmul(target.device(), dtype, options.quick));

@@ -32,13 +32,14 @@ struct Bandwidth {
   int64_t bytes = 0;  // of each array
 };
 
-// One file, written and then read; bytes/s. `direct`: the file system let us
-// bypass the page cache.
+// One file, written, read, and both at once; bytes/s. `direct`: the file system
+// let us bypass the page cache.
 struct DiskSpeed {
   std::string folder;
   bool direct = false;
   int64_t bytes = 0;
   double write = 0, read = 0;
+  double both_write = 0, both_read = 0;  // each while the other is busy
 };
 
 struct Machine {

@@ -70,15 +70,16 @@ absl::Status MeasureMemory(Target& target, const RatesOptions& options,
 }
 
 absl::Status MeasureFiles(const RatesOptions& options, MachineRates* rates) {
-  DELINK_ASSIGN_OR_RETURN(
-      const DiskSpeed disk,
-      MeasureDisk(options.scratch, (options.quick ? 2 : 128) * kMebibyte));
+  DELINK_ASSIGN_OR_RETURN(const DiskSpeed disk,
+                          MeasureDisk(options.scratch, options.quick));
   std::error_code error;
   const auto space = std::filesystem::space(disk.folder, error);
   rates->disk = {
       .bytes = error ? disk.bytes : static_cast<int64_t>(space.capacity),
       .read = disk.read,
-      .write = disk.write};
+      .write = disk.write,
+      .both_read = disk.both_read,
+      .both_write = disk.both_write};
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@
 #include "recipes/schema/machine_file.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/compare.h"
+#include "tools/bench/disk.h"
 #include "tools/bench/network_rates.h"
 #include "tools/bench/rates_suite.h"
 #include "tools/commands/commands.h"
@@ -73,13 +74,16 @@ absl::Status CheckWritable(const std::string& path) {
 
 // Refuses options that do not belong to the suite.
 absl::Status CheckSuite(const BenchCommand& c) {
-  if (c.suite != "machine") {
-    if (c.machine_file.empty()) return absl::OkStatus();
+  const bool disk = c.suite == "disk", machine = c.suite == "machine";
+  if (!machine && !c.machine_file.empty()) {
     return absl::InvalidArgumentError(
         "--machine-file needs --suite machine; other suites write their "
         "measurements to --json FILE");
   }
+  if (!machine && !disk) return absl::OkStatus();
   const std::pair<const char*, bool> others[] = {
+      {"--device", disk && c.device != "cpu"},
+      {"--threads", disk && c.threads != 0},
       {"--shape", !c.shapes.empty()},
       {"--json", !c.json.empty()},
       {"--compare", !c.compare.empty()},
@@ -94,11 +98,11 @@ absl::Status CheckSuite(const BenchCommand& c) {
       {"--set", !c.sets.empty()}};
   for (const auto& [name, given] : others) {
     if (!given) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(name,
-                     " cannot be used with --suite machine, which takes "
-                     "--device, --threads, --quick, --scratch and "
-                     "--machine-file"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        name, " cannot be used with --suite ", c.suite, ", which takes ",
+        disk ? "--quick and --scratch"
+             : "--device, --threads, --quick, --scratch and "
+               "--machine-file"));
   }
   return absl::OkStatus();
 }
@@ -121,6 +125,13 @@ absl::StatusOr<std::string> MachinePath(const std::string& file) {
         "write to"));
   }
   return file;
+}
+
+absl::Status MeasureTheDisk(const BenchCommand& command) {
+  DELINK_ASSIGN_OR_RETURN(const bench::DiskSpeed speed,
+                          bench::MeasureDisk(command.scratch, command.quick));
+  Print(bench::ToText(speed));
+  return absl::OkStatus();
 }
 
 absl::Status MeasureTheMachine(const BenchCommand& command, World& world) {
@@ -191,6 +202,7 @@ absl::Status Measure(const BenchCommand& command, const ModelList& models,
                             : MeasureTheMachine(command, world);
   }
   DELINK_RETURN_IF_ERROR(RequireOneProcess(world, "bench"));
+  if (command.suite == "disk") return MeasureTheDisk(command);
   std::optional<bench::BenchReport> before;
   if (!command.compare.empty()) {
     DELINK_ASSIGN_OR_RETURN(const std::string text, ReadFile(command.compare));

@@ -2,9 +2,10 @@
 
 Folders include only what they stand on (`ALLOWED`; their sub-folders, which
 code lies in, `INNER`; folders inside those, `ROOMS`), some headers belong to
-one folder (`HOME_OF`), and no #if asks for CUDA, NCCL, MPI, oneDNN or OpenMP:
-CMake chooses the folder. Tests may include everything, and nothing includes them; the
-headers with a home stay in it there too (tests/parallel/mpi for <mpi.h>).
+one folder (`HOME_OF`), and no #if asks for CUDA, NCCL, MPI, oneDNN, OpenMP or
+io_uring: CMake chooses the folder. Tests may include everything, and nothing
+includes them; the headers with a home stay in it there too (tests/parallel/mpi
+for <mpi.h>).
 Device code (.cu, .cuh) sees no Abseil, not through other headers either, and
 launches nothing by <<<>>>: g++ reads it too.
 """
@@ -31,7 +32,7 @@ LAYERS = {"kernels": set(), "ops": {"kernels"}, "modules": {"kernels", "ops"}}
 PARALLEL = {"launch": set(), "watch": {"launch"}, "mpi": {"launch"},
             "no_mpi": {"launch"}, "pipeline": set(), "inference": set()}
 
-OFFLOAD = {"rates": set(), "plan": {"rates"}, "inference": {"rates", "plan"}}
+OFFLOAD = {"tiers": set(), "rates": set(), "plan": {"rates"}, "inference": {"rates", "plan"}}
 
 DATA = {"tokenizer": set(), "corpus": {"tokenizer"}}
 for _name in ("loader", "import"):
@@ -86,6 +87,7 @@ HOME_OF = (
     (r"sentencepiece", r"^data/tokenizer/"),
     (r"(pcre2|utf8proc)\.h$", r"^data/tokenizer/"),
     (r"dnnl|oneapi/dnnl", r"(^|/)onednn/"),
+    (r"liburing", r"(^|/)uring/"),
     (r"omp\.h$", r"(^|/)openmp/"),
     (r"CLI/", r"^tools/"),
     (r"(shared_)?mutex$", r"^framework/base/mutex\.h$"),
@@ -94,7 +96,7 @@ HOME_OF = (
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]')
 CONDITION = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b(.*)")
 CHOSEN_BY_CMAKE = re.compile(
-    r"cuda|cudnn|nccl|dnnl|onednn|openmp|(?<![a-z])o?mpi(ch)?(?![a-z])", re.I)
+    r"cuda|cudnn|nccl|dnnl|onednn|openmp|uring|(?<![a-z])o?mpi(ch)?(?![a-z])", re.I)
 
 
 def room(path):

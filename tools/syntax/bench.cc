@@ -17,9 +17,9 @@ std::vector<ArgumentSyntax> BenchArguments(BenchCommand& bench) {
        .to = &bench.suite,
        .help = "ops (each kernel), step (whole training steps), all (both), "
                "update (AdamW on the host, beside three passes and memory "
-               "alone) or machine (the rates that offloading is planned with) "
-               "(all)",
-       .choices = {"ops", "step", "all", "update", "machine"}},
+               "alone), disk (the disk tier) or machine (the rates that "
+               "offloading is planned with) (all)",
+       .choices = {"ops", "step", "all", "update", "disk", "machine"}},
       {.name = "--device",
        .value = "DEVICE",
        .to = &bench.device,

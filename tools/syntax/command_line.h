@@ -131,7 +131,7 @@ struct ReportCommand {
 };
 
 struct BenchCommand {
-  std::string suite = "all";  // ops, step, all (both) or machine
+  std::string suite = "all";  // ops, step, all (both), update, disk, machine
   std::string device = "cpu";
   std::vector<std::string> shapes;
   int64_t threads = 0;  // 0: as many as cores

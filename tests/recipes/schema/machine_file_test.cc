@@ -50,7 +50,11 @@ MachineRates SomeRates() {
       .pinned = {1e9, 2e9, 3e9, 4e9},
       .pageable = {5e9, 6e9, 7e9, 8e9},
       .memory = {.read = 9e9, .write = 10e9, .rewrite = 2e10, .triad = 11e9},
-      .disk = {.bytes = int64_t{7} << 40, .read = 6e9, .write = 5e9},
+      .disk = {.bytes = int64_t{7} << 40,
+               .read = 6e9,
+               .write = 5e9,
+               .both_read = 4e9,
+               .both_write = 3e9},
       .inside = {.latency = 1e-6, .bytes_per_s = 300e9},
       .between = {.latency = 5e-6, .bytes_per_s = 25e9, .links = 2},
       .matmul = {{DType::kF32, 12e9},
@@ -124,6 +128,8 @@ TEST(MachineFile, ReadsBackEqual) {
   EXPECT_EQ(rates->SpeedOf(0), 1);
   EXPECT_EQ(rates->SpeedOf(1), 0.5);
   EXPECT_EQ(rates->disk.bytes, int64_t{7} << 40);
+  EXPECT_EQ(rates->disk.both_read, 4e9);
+  EXPECT_EQ(rates->disk.both_write, 3e9);
   EXPECT_EQ(rates->tier.price, 1.5);
   EXPECT_FALSE(rates->runs());
 }

@@ -61,8 +61,11 @@ TEST_F(QuickBench, TheMachineHasItsFigures) {
   EXPECT_GT(machine["matmul"][0]["flops_per_s"], 1e7);
   EXPECT_GT(machine["bandwidth"]["read_bytes_per_s"], 1e7);
   EXPECT_GT(machine["bandwidth"]["triad_bytes_per_s"], 1e7);
-  EXPECT_GT(machine["disk"]["write_bytes_per_s"], 0);
-  EXPECT_GT(machine["disk"]["read_bytes_per_s"], 0);
+  for (const char* const both : {"", "both_"}) {
+    for (const char* const way : {"read", "write"}) {
+      EXPECT_GT(machine["disk"][std::string(both) + way + "_bytes_per_s"], 0);
+    }
+  }
 }
 
 // All kernels that are measured, which have to include those of steps.

@@ -46,7 +46,10 @@ TEST(RatesSuite, MeasuresAllOfTheCpu) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_GT(rates->FlopsOf(DType::kF32), 1e7);
   EXPECT_GT(rates->disk.bytes, 1 << 20);
-  EXPECT_GT(rates->disk.read, 1e4);
+  for (const double rate : {rates->disk.read, rates->disk.write,
+                            rates->disk.both_read, rates->disk.both_write}) {
+    EXPECT_GT(rate, 1e4);
+  }
   // Three classes of shapes of each type.
   EXPECT_EQ(rates->matmul.size() % 3, 0u);
   ASSERT_EQ(rates->updates.size(), 2 * RatedForms().size());
