@@ -41,6 +41,7 @@ def cells(stage):
   return [stage["layout"].split(";")[0],
           f"{stage['bytes']['total'] / GIB:.1f} GiB",
           f"{stage['bytes'].get('host', 0) / GIB:.1f} GiB",
+          f"{stage['saves']['bytes_of_node'] / GIB:.0f} GiB",
           f"{exchanged(stage, ['all-to-all of nodes']):.0f} MB",
           f"{exchanged(stage, ['all-to-all within a node']):.0f} MB",
           f"{stage['seconds_per_step']:.1f}",
@@ -49,6 +50,7 @@ def cells(stage):
 
 
 LABELS = ["layout", "memory of a rank's device", "host memory of a rank",
+          "checkpoint, on the disk of a node",
           "sent between nodes by a token's share", "sent within a node",
           "seconds a step", "tokens/s", "critical path"]
 
