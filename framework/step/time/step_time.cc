@@ -88,6 +88,25 @@ Costs CostsOver(const StepLinks& links, MeasuredCosts measured,
   };
 }
 
+// The seconds for which a rank's bus is busy in a step, one way: no run of many
+// steps is faster, though two steps may be.
+static double OverBus(const std::vector<Column>& columns, const Costs& costs) {
+  double most = 0;
+  for (const Column& column : columns) {
+    for (const RankProgram& rank : column) {
+      const std::vector<Instruction>& all = rank.program->instructions;
+      double to_device = 0, to_host = 0;
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (!IsOverBus(all[i].lane)) continue;
+        (IsToDevice(all[i].lane) ? to_device : to_host) +=
+            costs(rank, static_cast<int32_t>(i)).busy;
+      }
+      most = std::max({most, to_device, to_host});
+    }
+  }
+  return most;
+}
+
 absl::StatusOr<StepTime> TimeStep(const std::vector<Column>& columns,
                                   const Costs& costs, bool drains) {
   StepTime time;
@@ -109,7 +128,7 @@ absl::StatusOr<StepTime> TimeStep(const std::vector<Column>& columns,
     time.first = true;
   } else {
     time.begin = computed[0];
-    time.seconds = computed[1] - computed[0];
+    time.seconds = std::max(computed[1] - computed[0], OverBus(columns, costs));
   }
   time.times = std::move(times);
   return time;

@@ -71,7 +71,7 @@ Costs CostsOver(const StepLinks& links, MeasuredCosts measured, SentBytes sent);
 struct StepTime {
   // By column, stage: when the rank has finished all lanes of a first step.
   std::vector<double> ends;
-  // From one step's end to the next's.
+  // From one step's end to the next's, in a long run.
   double seconds = 0;
   // Of such a step, which begins at `begin`; lanes may also run before its
   // begin and after its end.
