@@ -4,6 +4,7 @@
 #include <map>
 
 #include "framework/base/status_macros.h"
+#include "recipes/run/stage/pipeline_rows.h"
 
 namespace delink {
 
