@@ -30,10 +30,10 @@
 //      fit if either exceeds the memory.
 // Large searches. If a stage has more than SearchOptions::exhaustive
 // candidates, it may leave some of them out, and counts these as not tried: all
-// of a mesh of which none fits with the smallest micro-batch and blocks
-// recomputed, for any way to shard it; and those beyond SearchOptions::plans.
-// Candidates are then ordered by their least seconds and what a candidate of
-// the same mesh took beyond its own.
+// of a mesh if, for each way to shard it, the first with the smallest
+// micro-batch and blocks recomputed does not fit; and those beyond
+// SearchOptions::plans. Candidates are then ordered by their least seconds and
+// what a candidate of the same mesh took beyond its own.
 //
 // Candidates with offload are tried last, those with the fewest bytes too much
 // first, and only `placements` of them, because each is a search of its own

@@ -59,6 +59,25 @@ double WaitedOver(const Link& link, const MeasuredTime& measured,
   return ranks[measured.place].waited;
 }
 
+// The seconds for which a rank's bus is busy in a step, one way: no run of many
+// steps is faster, though two steps may be.
+double OverBus(const std::vector<Column>& columns, const Costs& costs) {
+  double most = 0;
+  for (const Column& column : columns) {
+    for (const RankProgram& rank : column) {
+      const std::vector<Instruction>& all = rank.program->instructions;
+      double to_device = 0, to_host = 0;
+      for (size_t i = 0; i < all.size(); ++i) {
+        if (!IsOverBus(all[i].lane)) continue;
+        (IsToDevice(all[i].lane) ? to_device : to_host) +=
+            costs(rank, static_cast<int32_t>(i)).busy;
+      }
+      most = std::max({most, to_device, to_host});
+    }
+  }
+  return most;
+}
+
 }  // namespace
 
 Cost CostOver(const Link& link, const MeasuredTime& measured,
@@ -86,25 +105,6 @@ Costs CostsOver(const StepLinks& links, MeasuredCosts measured,
     const Instruction& at = rank.program->instructions[index];
     return CostOver(links.Of(at), measured(rank, index), sent(rank, index));
   };
-}
-
-// The seconds for which a rank's bus is busy in a step, one way: no run of many
-// steps is faster, though two steps may be.
-static double OverBus(const std::vector<Column>& columns, const Costs& costs) {
-  double most = 0;
-  for (const Column& column : columns) {
-    for (const RankProgram& rank : column) {
-      const std::vector<Instruction>& all = rank.program->instructions;
-      double to_device = 0, to_host = 0;
-      for (size_t i = 0; i < all.size(); ++i) {
-        if (!IsOverBus(all[i].lane)) continue;
-        (IsToDevice(all[i].lane) ? to_device : to_host) +=
-            costs(rank, static_cast<int32_t>(i)).busy;
-      }
-      most = std::max({most, to_device, to_host});
-    }
-  }
-  return most;
 }
 
 absl::StatusOr<StepTime> TimeStep(const std::vector<Column>& columns,

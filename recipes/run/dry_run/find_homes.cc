@@ -16,7 +16,6 @@
 #include "layers/kernels/cpu/threads.h"
 #include "offload/plan/place.h"
 #include "recipes/run/dry_run/switch_memory.h"
-#include "recipes/run/stage/nodes.h"
 #include "recipes/run/stage/stage_layout.h"
 
 namespace delink {
@@ -35,8 +34,7 @@ absl::StatusOr<std::vector<PlaneBytes>> PlanesBefore(const RunEnv& env,
 // The sum over the ranks of the machine that takes most.
 int64_t MostOfMachine(const RunEnv& env, const std::vector<int64_t>& by_rank) {
   const auto ranks = static_cast<int>(by_rank.size());
-  const std::vector<int> nodes =
-      env.nodes.empty() ? NodesOf(ranks, 0) : env.nodes;
+  const std::vector<int> nodes = env.NodesOfRanks();
   std::map<int, int64_t> bytes;
   for (int rank = 0; rank < ranks; ++rank) {
     bytes[At(nodes, rank)] += At(by_rank, rank);
@@ -58,10 +56,8 @@ int64_t MostOfMachine(const Mesh& mesh, const RunEnv& env,
 
 // The ranks on the machine of this one.
 int64_t RanksHere(const RunEnv& env) {
-  const std::vector<int>& nodes = env.nodes;
-  return nodes.empty()
-             ? env.world->size()
-             : std::ranges::count(nodes, At(nodes, env.world->rank()));
+  const std::vector<int> nodes = env.NodesOfRanks();
+  return std::ranges::count(nodes, At(nodes, env.world->rank()));
 }
 
 // The part of the rank of `env` of its machine's rates while all ranks work.

@@ -51,6 +51,10 @@ BatchShape BatchShapeOf(const Recipe& recipe, size_t stage) {
           .expert_overlap = *recipe.stages[stage].parallel.expert_overlap};
 }
 
+std::vector<int> RunEnv::NodesOfRanks() const {
+  return nodes.empty() ? NodesOf(world->size(), 0) : nodes;
+}
+
 absl::StatusOr<SharingMap> SharingOf(const RunEnv& env, size_t stage) {
   return ResolveSharing(env.recipe->stages[stage].share, *env.registry,
                         env.model->blocks(), env.recipe->Visited(stage));
@@ -108,8 +112,7 @@ absl::StatusOr<std::unique_ptr<StageRun>> StageRun::Switch(
 
 std::string StageRun::RanksText() const {
   const Mesh& mesh = store_->layout().mesh();
-  return delink::RanksText(
-      mesh, env_.nodes.empty() ? NodesOf(mesh.ranks(), 0) : env_.nodes);
+  return delink::RanksText(mesh, env_.NodesOfRanks());
 }
 
 double StageRun::flops_per_token() const {

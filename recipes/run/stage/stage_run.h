@@ -48,6 +48,9 @@ struct RunEnv {
   SharedByRanks* shared = nullptr;
   // Of the model; copies of this share it.
   std::shared_ptr<MeasuredLayers> measured = std::make_shared<MeasuredLayers>();
+
+  // `nodes`, never empty.
+  std::vector<int> NodesOfRanks() const;
 };
 
 // Enforces the stage's memory budget (offload.device), if it has one: from its

@@ -21,6 +21,7 @@
 #include "framework/step/time/step_time.h"
 #include "framework/step/time/trace.h"
 #include "recipes/run/stage/stage_run.h"
+#include "tests/recipes/run/constant_batch.h"
 #include "tests/recipes/run/recipe_env.h"
 #include "tests/testing/simt/simt.h"
 #include "tests/testing/source_path.h"
@@ -66,17 +67,6 @@ class TimedUpdates final : public SlabOptimizer {
   SlabOptimizer& of_;
 };
 
-HostBatch Batch(const BatchCut& cut, int64_t step) {
-  const int64_t tokens = cut.local() * cut.seq;
-  HostBatch batch;
-  for (int64_t i = 0; i < tokens; ++i) {
-    batch.inputs.push_back(static_cast<int32_t>((i * 7 + step) % kVocab));
-    batch.targets.push_back(static_cast<int32_t>((i * 5 + step) % kVocab));
-  }
-  batch.samples.assign(static_cast<size_t>(cut.local()), 0);
-  return batch;
-}
-
 absl::Status TakeSteps(const std::vector<std::string>& sets, Trace* trace,
                        Program* program) {
   SelfCommunicator comm;
@@ -93,9 +83,10 @@ absl::Status TakeSteps(const std::vector<std::string>& sets, Trace* trace,
   stage->store().InitWeights(1);
   *program = stage->executor().program();
   for (int64_t step = 1; step <= kSteps; ++step) {
-    DELINK_RETURN_IF_ERROR(stage->executor()
-                               .TrainStep(Batch(stage->cut(), step), step, 1e-3)
-                               .status());
+    DELINK_RETURN_IF_ERROR(
+        stage->executor()
+            .TrainStep(ConstantBatch(stage->cut()), step, 1e-3)
+            .status());
   }
   return stage->executor().Drain();
 }

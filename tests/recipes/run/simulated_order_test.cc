@@ -21,6 +21,7 @@
 #include "framework/step/time/trace.h"
 #include "recipes/plan/plan.h"
 #include "recipes/run/stage/stage_run.h"
+#include "tests/recipes/run/constant_batch.h"
 #include "tests/recipes/run/recipe_env.h"
 #include "tests/testing/source_path.h"
 
@@ -35,17 +36,6 @@ constexpr Link kLink = {.latency = 0.012, .bytes_per_second = 4e6};
 // traced steps keep less.
 constexpr double kMargin = 0.005;
 const std::string kRecipe = SourcePath("recipes/tiny.toml");
-
-HostBatch Batch(const BatchCut& cut, int64_t step) {
-  const int64_t tokens = cut.local() * cut.seq;
-  HostBatch batch;
-  for (int64_t i = 0; i < tokens; ++i) {
-    batch.inputs.push_back(static_cast<int32_t>((i * 7 + step) % kVocab));
-    batch.targets.push_back(static_cast<int32_t>((i * 5 + step) % kVocab));
-  }
-  batch.samples.assign(static_cast<size_t>(cut.local()), 0);
-  return batch;
-}
 
 std::vector<std::string> Sets(const std::string& layout) {
   return {absl::StrCat("model.vocab=", kVocab),
@@ -82,7 +72,7 @@ std::vector<std::unique_ptr<Trace>> Run(const std::string& layout,
         for (int64_t step = 1; step <= kLast; ++step) {
           DELINK_RETURN_IF_ERROR(
               stage->executor()
-                  .TrainStep(Batch(stage->cut(), step), step, 1e-3)
+                  .TrainStep(ConstantBatch(stage->cut()), step, 1e-3)
                   .status());
         }
         return stage->executor().Drain();
